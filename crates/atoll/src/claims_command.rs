@@ -5,7 +5,6 @@ use crate::lab::{Lab, Outcome};
 use crate::output::print;
 use crate::papers::ClaimsArgs;
 use crate::sheet::fitted;
-use base::counted;
 use claims::page::{self, Origin};
 use claims::{Claim, ClaimVerdict, Decision, How, Library, Row};
 use comfy_table::{ContentArrangement, Table, presets};
@@ -52,11 +51,7 @@ pub fn run(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     if args.markdown {
         page::remarks(&library, &decisions).iter().for_each(|r| tell(format_args!("atoll: warning: {r}")));
     }
-    match lab.failures() {
-        _ if lab.interrupted() => Err(Failure::Interrupted),
-        0 => Ok(()),
-        n => Err(Failure::Run(format!("{} failed, see above", counted(n, "experiment")))),
-    }
+    lab.ending()
 }
 
 /// Traces take long, and say the same on every machine: they are made only for claims that are

@@ -5,7 +5,6 @@ use crate::lab::{Lab, Outcome};
 use crate::output::print;
 use crate::papers::FiguresArgs;
 use crate::sheet::fitted;
-use base::counted;
 use claims::{Experiment, Library, Row};
 use comfy_table::{CellAlignment, Table, presets};
 use deploy::Interrupt;
@@ -51,11 +50,7 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     for path in lab.report("report", &lab.all_rows())? {
         tell(format_args!("report: {}", path.display()));
     }
-    match lab.failures() {
-        _ if lab.interrupted() => Err(Failure::Interrupted),
-        0 => Ok(()),
-        n => Err(Failure::Run(format!("{} failed, see above", counted(n, "experiment")))),
-    }
+    lab.ending()
 }
 
 /// The figures that were asked for; without any, all that can be measured.

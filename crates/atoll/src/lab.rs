@@ -26,6 +26,7 @@ use crate::patience::interruptibly;
 use crate::progress::Progress;
 use crate::sweep::Sweep;
 use crate::traced::Captures;
+use crate::tracing;
 use crate::version;
 use base::counted;
 use claims::rows::{Folder, Partial, Stamp};
@@ -100,6 +101,8 @@ pub struct Lab {
     /// Held on the folder for as long as this process writes there.
     _claim: Option<Claim>,
     captures: RefCell<Captures>,
+    /// Why no trace can be captured here, if one has to be.
+    untraced: Option<String>,
     /// The rows of `--rows FILE`, by experiment.
     given: BTreeMap<String, Rc<Vec<Row>>>,
     outcomes: BTreeMap<String, Outcome>,
@@ -134,6 +137,7 @@ impl Lab {
             folder,
             _claim: args.out.as_deref().map(Claim::on).transpose()?,
             captures: RefCell::new(Captures::new(args)),
+            untraced: None,
             given: match args.rows.clone() {
                 Some(path) => interruptibly(interrupt, move || given(&path))??
                     .into_iter()
@@ -151,9 +155,20 @@ impl Lab {
         self.interrupt.is_set()
     }
 
-    /// The number of experiments that failed.
-    pub fn failures(&self) -> usize {
-        self.failures
+    /// How it has ended, to be told last.
+    ///
+    /// # Errors
+    /// It was interrupted, experiments failed, or traces could not be captured.
+    pub fn ending(&self) -> Result<(), Failure> {
+        if self.interrupted() {
+            return Err(Failure::Interrupted);
+        }
+        let failed = (self.failures > 0)
+            .then(|| format!("{} failed, see above", counted(self.failures, "experiment")));
+        let untraced =
+            self.untraced.as_ref().map(|why| format!("experiments on traces were left out: {why}"));
+        let told: Vec<String> = failed.into_iter().chain(untraced).collect();
+        if told.is_empty() { Ok(()) } else { Err(Failure::Run(told.join("; "))) }
     }
 
     fn stamp(&self, experiment: &Experiment) -> Stamp {
@@ -172,6 +187,12 @@ impl Lab {
     /// # Errors
     /// A run that the command line of `bench` refuses; more runs than there is time for.
     pub fn announce(&mut self, experiments: &[&Experiment]) -> Result<(), Failure> {
+        if experiments.iter().any(|e| self.at_hand(e).is_none() && self.captures_for(e)) {
+            self.untraced = tracing::tools().err().map(|failure| failure.to_string());
+        }
+        if let Some(why) = &self.untraced {
+            tell(format_args!("experiments on traces are left out: {why}"));
+        }
         let can_run: Vec<&Experiment> =
             experiments.iter().filter(|e| self.can_run(e).is_ok()).copied().collect();
         if let Some(within) = self.within {
@@ -221,9 +242,18 @@ impl Lab {
         Ok(sum)
     }
 
+    /// Whether an experiment needs a trace that is not there yet.
+    fn captures_for(&self, experiment: &Experiment) -> bool {
+        let captures = self.captures.borrow();
+        experiment.traces.iter().any(|traced| captures.is_to_be_made(traced))
+    }
+
     fn can_run(&self, experiment: &Experiment) -> Result<(), String> {
         if let Some(waits) = &experiment.waits {
             return Err(format!("waits for {waits}"));
+        }
+        if self.untraced.is_some() && self.captures_for(experiment) {
+            return Err("no trace can be captured here".into());
         }
         let cores = self.machine.default_workers();
         if cores < experiment.cores {

@@ -114,7 +114,7 @@ impl Lease for Leased {
     }
 
     fn at_least(&self, database: &str, island: InstanceId) -> Result<u64, String> {
-        self.cluster.of(database).at_least(island.0).map_err(|unreachable| unreachable.to_string())
+        self.cluster.of(database).at_least(island.0).map_err(|refused| refused.to_string())
     }
 
     fn inherit(&self, database: &str, island: InstanceId) -> Result<bool, String> {

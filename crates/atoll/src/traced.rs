@@ -38,6 +38,12 @@ impl Captures {
         Captures { kept, scratch: None, given: args.traces.clone(), made: BTreeMap::new() }
     }
 
+    /// Whether a trace has to be captured, as far as the names of files tell.
+    pub fn is_to_be_made(&self, traced: &Traced) -> bool {
+        let places = self.given.iter().chain(&self.kept);
+        !places.map(|dir| dir.join(name(&traced.capture))).any(|path| path.exists())
+    }
+
     /// The rows of all studies of a trace.
     ///
     /// # Errors

@@ -18,15 +18,27 @@ pub struct Item {
     pub origin: Option<(Oid, u16)>,
 }
 
+/// PostgreSQL's limit. A message to a client has room for 65,535 columns.
+const MOST_ITEMS: usize = 1664;
+
+fn check_count(items: usize) -> Result<(), SqlError> {
+    if items <= MOST_ITEMS {
+        return Ok(());
+    }
+    let message = format!("target lists can have at most {MOST_ITEMS} entries");
+    Err(SqlError::new(SqlState(*b"54011"), message))
+}
+
 /// The output of a select.
 ///
 /// # Errors
-/// Those of its expressions.
+/// Those of its expressions; `54011` for too many.
 pub fn items(
     compiler: &mut Compiler<'_>,
     scope: &Scope,
     projection: &[SelectItem],
 ) -> Result<Vec<Item>, Stop> {
+    check_count(projection.len())?;
     let targets = std::mem::take(&mut compiler.targets);
     let mut items = Vec::with_capacity(projection.len());
     for item in projection {
@@ -60,6 +72,7 @@ pub fn items(
             _ => return Err(Stop::General("an item of this kind")),
         }
     }
+    check_count(items.len())?;
     items.iter().for_each(|item| compiler.note_used(scope, &item.value.expr));
     Ok(items)
 }

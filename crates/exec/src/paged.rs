@@ -446,9 +446,9 @@ impl<D: Design> PageEngine<D> {
                 Ok(())
             }
             Stop::NoSpace => Err(Abort::NoSpace),
+            Stop::Fault(fault) if fault.is_want_of_room() => Err(Abort::NoSpace),
             // The request is at fault, and nothing was changed.
             Stop::Fault(fault) if matches!(*fault, PageFault::TooLong { .. }) => Err(Abort::BadRequest),
-            Stop::Fault(fault) if fault.is_want_of_room() => Err(Abort::NoSpace),
             // A step was sent to the wrong owner; the page is in order.
             Stop::Fault(fault) if matches!(*fault, PageFault::Foreign { .. }) => Err(Abort::BadRequest),
             Stop::Fault(fault) => {

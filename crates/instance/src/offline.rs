@@ -46,6 +46,10 @@ pub type ExamineProgress<'a> = &'a mut dyn FnMut(InstanceId, &str, u64, u64);
 /// Transactions that some instance remembers as committed.
 type Committed = BTreeSet<Gtid>;
 
+/// A note of two-phase commit that is none: damage, or another version wrote it.
+const NO_COMMIT: &str = "its commit note is none of this version";
+const NO_PREPARE: &str = "its prepare note is none of this version";
+
 /// Why the instance in the folder `dir` does not open, as far as its files show before any data is
 /// read. Opening uses the same checks. Changes nothing.
 pub fn missing(family: Family, dir: &Path) -> Option<Finding> {

@@ -453,16 +453,18 @@ fn share_out<T>(
     in_doubt: Vec<(Vec<u8>, T)>,
     workers: usize,
 ) -> Result<Vec<Inheritance<T>>, InstanceFault> {
-    let damaged =
-        |what: &str| InstanceFault::Worker(format!("the log holds a {what} note of another version"));
+    let damaged = |what: String| {
+        InstanceFault::Worker(format!("the log holds {what}, which is damaged or of another version"))
+    };
     let mut shares: Vec<Inheritance<T>> =
         (0..workers).map(|_| Inheritance { in_doubt: Vec::new(), decided: Vec::new() }).collect();
     for (id, bytes) in notes {
-        let note: CommitNote = postcard::from_bytes(bytes).map_err(|_| damaged("commit"))?;
+        let note: CommitNote =
+            postcard::from_bytes(bytes).map_err(|_| damaged(format!("commit note {}", id.0.0)))?;
         shares[worker_of(note.gtid, workers)].decided.push((*id, note));
     }
     for (note, in_doubt) in in_doubt {
-        let note: PrepareNote = postcard::from_bytes(&note).map_err(|_| damaged("prepare"))?;
+        let note: PrepareNote = postcard::from_bytes(&note).map_err(|_| damaged("a prepare note".into()))?;
         shares[worker_of(note.gtid, workers)].in_doubt.push((note.gtid, in_doubt));
     }
     Ok(shares)

@@ -152,10 +152,10 @@ impl Cluster {
     /// See [`Claim::at_least`].
     ///
     /// # Errors
-    /// [`Unreachable`].
-    pub fn at_least(&self, island: u16) -> Result<u64, Unreachable> {
-        let acked = self.get(&format!("{}acked/{island}", self.database))?;
-        Ok(acked.and_then(|entry| entry.value.parse().ok()).unwrap_or(0))
+    /// [`Refused`], also if the registry's value is no number: what it guards is lost then.
+    pub fn at_least(&self, island: u16) -> Result<u64, Refused> {
+        let Some(acked) = self.get(&format!("{}acked/{island}", self.database))? else { return Ok(0) };
+        acked.value.parse().map_err(|_| Refused::Foreign { key: acked.key, value: acked.value })
     }
 
     /// Notes that a machine ends in order, or that it is back: its islands are not
@@ -227,14 +227,17 @@ impl Cluster {
     /// The islands, each with its term and machine.
     ///
     /// # Errors
-    /// [`Unreachable`].
-    pub fn islands(&self) -> Result<Vec<(u16, u64, String)>, Unreachable> {
+    /// [`Refused`].
+    pub fn islands(&self) -> Result<Vec<(u16, u64, String)>, Refused> {
         let prefix = self.key(&format!("{}islands/", self.database));
-        let of = |entry: Entry| {
+        let of = |entry: &Entry| {
             let (term, machine) = entry.value.split_once(' ')?;
             Some((entry.key[prefix.len()..].parse().ok()?, term.parse().ok()?, machine.to_owned()))
         };
-        Ok(self.registry.list(&prefix)?.into_iter().filter_map(of).collect())
+        let read = |entry: Entry| {
+            of(&entry).ok_or_else(|| Refused::Foreign { key: entry.key.clone(), value: entry.value.clone() })
+        };
+        self.registry.list(&prefix)?.into_iter().map(read).collect()
     }
 }
 
@@ -311,6 +314,23 @@ mod tests {
         cluster.agree("sql, 2 islands").unwrap();
         cluster.agree("sql, 2 islands").unwrap();
         assert!(matches!(cluster.agree("sql, 3 islands"), Err(Refused::Manifest { .. })));
+    }
+
+    #[test]
+    fn a_value_of_the_registry_that_is_none_is_named() {
+        let cluster = cluster();
+        let _a = cluster.lease("a", "1.1.1.1", TTL).unwrap();
+        cluster.claim(0, "a").unwrap();
+        cluster.acked(0, 17).unwrap();
+        let put = |key: &str, value: &str| {
+            assert!(cluster.registry.put(&cluster.key(key), value, Guard::Nothing, None).unwrap());
+        };
+        put("acked/0", "1x");
+        let (key, value) = ("atoll/c/acked/0".to_owned(), "1x".to_owned());
+        assert_eq!(cluster.at_least(0), Err(Refused::Foreign { key, value }));
+        assert!(matches!(cluster.claim(0, "a"), Err(Refused::Foreign { .. })));
+        put("islands/1", "a");
+        assert!(matches!(cluster.islands(), Err(Refused::Foreign { .. })));
     }
 
     #[test]

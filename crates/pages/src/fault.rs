@@ -78,6 +78,9 @@ pub enum PageFault {
     /// The log is broken. It must be durable before a page may be written.
     #[error(transparent)]
     Log(#[from] LogFault),
+    /// The log cannot get its next segment. Nothing has failed yet: what was begun can still end.
+    #[error(transparent)]
+    LogRoom(LogFault),
     /// A sync failed earlier, so the contents of the data file are unknown, and nothing is written
     /// from then on.
     #[error("the data file can no longer be trusted: {0}; restart to recover from the log")]
@@ -89,11 +92,20 @@ impl PageFault {
     /// written are still in memory, and the same operation may succeed later.
     pub fn is_want_of_room(&self) -> bool {
         match self {
-            PageFault::NoFrame { .. } => true,
-            PageFault::Io(e) => {
-                matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-            }
+            PageFault::NoFrame { .. } | PageFault::LogRoom(_) => true,
+            PageFault::Io(e) => world::is_want_of_room(e),
             _ => false,
+        }
+    }
+}
+
+impl Stop {
+    /// As [`PageFault::is_want_of_room`]; also for [`Stop::NoSpace`].
+    pub fn is_want_of_room(&self) -> bool {
+        match self {
+            Stop::NoSpace => true,
+            Stop::Fault(fault) => fault.is_want_of_room(),
+            Stop::Page(_) | Stop::Again => false,
         }
     }
 }

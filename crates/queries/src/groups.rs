@@ -7,6 +7,7 @@ use crate::select::{At, Candidate};
 use crate::within;
 use compiler::tree::{Aggregated, Grouping};
 use sql::aggregate::Accumulator;
+use sql::expression::Aggregate;
 use sql::place::encode_key;
 use sql::{Datum, Expr, SqlError};
 use std::cmp::Ordering;
@@ -104,7 +105,8 @@ impl<'r> Run<'r> {
         let args = self.all(&aggregate.call.args, frame)?;
         match seen {
             Seen::Folded(accumulator) => {
-                if aggregate.call.distinct {
+                let grows = matches!(aggregate.call.function, Aggregate::StringAgg | Aggregate::ArrayAgg);
+                if aggregate.call.distinct || grows {
                     self.takes(size(&args))?;
                 }
                 accumulator.add(&args)

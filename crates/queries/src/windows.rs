@@ -1,7 +1,7 @@
 //! Window functions: for each row, a value over the rows of its partition.
 
 use crate::query::ordered;
-use crate::row::internal;
+use crate::row::{internal, size};
 use crate::run::Run;
 use crate::select::{At, Candidate};
 use compiler::tree::{Bound, FrameBy, OrderBy, Window, WindowFunction};
@@ -172,6 +172,7 @@ impl<'r> Run<'r> {
             self.step()?;
             let frame = partition.frame(place);
             if place > 0 && frame == known {
+                self.takes(size(&values[place - 1..place]))?;
                 values.push(values[place - 1].clone());
                 continue;
             }
@@ -186,6 +187,7 @@ impl<'r> Run<'r> {
             }
             known = frame;
             values.push(accumulator.clone().finish()?);
+            self.takes(size(&values[place..]))?;
         }
         Ok(values)
     }

@@ -10,6 +10,9 @@ use std::iter::Peekable;
 /// One row: the bytes of each field, `None` for null.
 pub type Fields = Vec<Option<Vec<u8>>>;
 
+/// The longest row of COPY, in bytes: as much as a message with a statement's data.
+pub const MOST_ROW_BYTES: usize = 100 << 20;
+
 /// The first bytes of binary data.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 
@@ -32,6 +35,8 @@ pub struct Reader<'o> {
     at: usize,
     /// Up to where the present row was searched for its end, and whether that is inside quotes.
     searched: (usize, bool),
+    /// Up to where a tuple reaches at least, which is not read again before that.
+    reaches: usize,
     ended: bool,
     /// Lines or tuples so far.
     row: u64,
@@ -48,6 +53,7 @@ impl<'o> Reader<'o> {
             bytes: Vec::new(),
             at: 0,
             searched: (0, false),
+            reaches: 0,
             ended: false,
             row: 0,
             begun: false,
@@ -59,6 +65,7 @@ impl<'o> Reader<'o> {
         if self.at > 0 {
             self.bytes.drain(..self.at);
             self.searched.0 = self.searched.0.saturating_sub(self.at);
+            self.reaches = self.reaches.saturating_sub(self.at);
             self.at = 0;
         }
         if !self.done {
@@ -74,7 +81,8 @@ impl<'o> Reader<'o> {
     /// The next row, if it is there whole.
     ///
     /// # Errors
-    /// 22P04 for data that is not of the form, or has another number of fields.
+    /// 22P04 for data that is not of the form, or has another number of fields; 54000 for a row
+    /// longer than [`MOST_ROW_BYTES`].
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Fields>, SqlError> {
         if self.done {
@@ -85,7 +93,13 @@ impl<'o> Reader<'o> {
             CopyFormat::Csv => self.csv_row()?,
             CopyFormat::Binary => self.tuple()?,
         };
-        let Some(fields) = fields else { return Ok(None) };
+        let Some(fields) = fields else {
+            if self.bytes.len() - self.at > MOST_ROW_BYTES {
+                let message = format!("row {} is longer than {MOST_ROW_BYTES} bytes", self.row + 1);
+                return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message));
+            }
+            return Ok(None);
+        };
         if fields.len() != self.columns {
             let (found, wanted, row) = (fields.len(), self.columns, self.row);
             return Err(bad(format!("row {row} has {found} columns; expected {wanted}")));
@@ -179,6 +193,9 @@ impl<'o> Reader<'o> {
 
     /// A tuple of binary data.
     fn tuple(&mut self) -> Result<Option<Fields>, SqlError> {
+        if self.bytes.len() < self.reaches && !self.ended {
+            return Ok(None);
+        }
         let mut rest = &self.bytes[self.at..];
         if !self.begun {
             let head = SIGNATURE.len() + 8;
@@ -211,6 +228,7 @@ impl<'o> Reader<'o> {
                 length => {
                     let length = usize::try_from(length).map_err(|_| bad("invalid field size"))?;
                     let Some((field, after)) = rest.split_at_checked(length) else {
+                        self.reaches = self.bytes.len() - rest.len() + length;
                         return incomplete(self.ended);
                     };
                     fields.push(Some(field.to_vec()));
@@ -426,6 +444,31 @@ mod tests {
             header: false,
             quote: '"',
             escape: '"',
+        }
+    }
+
+    /// A client that never ends a row must not fill the server's memory.
+    #[test]
+    fn a_row_without_an_end_is_refused() {
+        let piece = vec![b'x'; MOST_ROW_BYTES / 8];
+        for format in [CopyFormat::Text, CopyFormat::Csv, CopyFormat::Binary] {
+            let options = options(format);
+            let mut reader = Reader::new(&options, 1);
+            if format == CopyFormat::Binary {
+                reader.push(&[SIGNATURE, &[0; 8], &[0, 1], &i32::MAX.to_be_bytes()].concat());
+            }
+            let mut pushed = 0;
+            let refused = loop {
+                reader.push(&piece);
+                pushed += 1;
+                assert!(pushed < 10, "{format:?}: the row grows without end");
+                match reader.next() {
+                    Ok(row) => assert_eq!(row, None),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(refused.state, SqlState::PROGRAM_LIMIT, "{format:?}: {refused}");
+            assert!(pushed >= 8, "{format:?}: it is refused after {pushed} pieces");
         }
     }
 

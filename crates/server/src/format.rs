@@ -70,6 +70,7 @@ pub fn read_array(ty: SqlType, bytes: &[u8], format: Format) -> Result<Elements,
     let Some(count) = count.filter(|count| dimensions == 1 && *count <= bytes.len()) else {
         return Err(wrong());
     };
+    sql::array::check_count(count)?;
     let ty = pgtype::of_number(element as u32).ok().flatten().unwrap_or(ty);
     let mut all = Vec::with_capacity(count);
     for _ in 0..count {

@@ -236,6 +236,10 @@ impl Prepared {
         self.parsed.as_ref()
     }
 
+    pub fn text_bytes(&self) -> usize {
+        self.parsed.as_ref().map_or(0, |parsed| parsed.text().len())
+    }
+
     /// The parameters that are arrays, from 0.
     pub fn arrays(&self) -> &[usize] {
         self.parsed.as_ref().map_or(&[], Parsed::arrays)

@@ -4,13 +4,27 @@
 
 use crate::{SqlError, SqlState};
 
+/// The most elements of an array that a client sends. Each takes some hundred bytes until it is in
+/// its place in a statement.
+pub const MOST_ELEMENTS: usize = 1_000_000;
+
+/// # Errors
+/// `54000` for more than [`MOST_ELEMENTS`].
+pub fn check_count(elements: usize) -> Result<(), SqlError> {
+    if elements <= MOST_ELEMENTS {
+        return Ok(());
+    }
+    let message = format!("an array has more than {MOST_ELEMENTS} elements");
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT, message).with_hint("Send it in several parts."))
+}
+
 /// The elements of an array as texts; `None` for null.
 pub type Elements = Vec<Option<String>>;
 
 /// The elements of an array in text form.
 ///
 /// # Errors
-/// `22P02`, `0A000` for an array of arrays.
+/// `22P02`, `0A000` for an array of arrays, `54000` for one of too many elements.
 pub fn elements(text: &str) -> Result<Elements, SqlError> {
     let malformed = || SqlError::new(SqlState::INVALID_TEXT, format!("malformed array literal: \"{text}\""));
     let inner =
@@ -20,6 +34,7 @@ pub fn elements(text: &str) -> Result<Elements, SqlError> {
         return Ok(all);
     }
     loop {
+        check_count(all.len() + 1)?;
         while chars.next_if(|c| c.is_whitespace()).is_some() {}
         let is_quoted = chars.next_if_eq(&'"').is_some();
         let (mut element, mut has_ended) = (String::new(), !is_quoted);

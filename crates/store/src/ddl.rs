@@ -57,7 +57,7 @@ impl Store {
         self.begin(&mut txn, 0);
         let made = schema.tables.iter().try_for_each(|def| self.create_table::<Coupled>(&mut txn, def));
         if let Err(fault) = made {
-            self.insist(|| self.rollback::<Coupled>(&mut txn)).map_err(no_room)?;
+            self.insist_on_undo(|| self.rollback::<Coupled>(&mut txn)).map_err(no_room)?;
             return Err(fault);
         }
         let end = self.commit(&mut txn, None)?;
@@ -170,11 +170,12 @@ impl Store {
         change: impl FnOnce(&Store, &mut Txn) -> Result<(), StoreFault>,
     ) -> Result<(), StoreFault> {
         self.fault().map_or(Ok(()), Err)?;
+        self.log.room()?;
         self.catalog.room_for_changes()?;
         let (mark, from): (Mark, usize) = (txn.mark(), txn.defined.len());
         let done = change(self, txn);
         if done.is_err() && self.fault().is_none() {
-            self.insist(|| self.undo_to::<P>(txn, mark)).map_err(no_room)?;
+            self.insist_on_undo(|| self.undo_to::<P>(txn, mark)).map_err(no_room)?;
             for rid in txn.defined.split_off(from) {
                 self.take_away::<P>(rid, &[]).map_err(no_room)?;
             }
@@ -271,7 +272,7 @@ impl Store {
 
     /// Re-reads the catalog row at `rid` after an undo changed it.
     pub(crate) fn relearn<P: Policies>(&self, rid: Rid) -> Result<(), Stop> {
-        let row = self.insist(|| self.catalog_heap().read::<P::Heap, _>(rid, Definition::decode))?;
+        let row = self.insist_on_undo(|| self.catalog_heap().read::<P::Heap, _>(rid, Definition::decode))?;
         let learnt = row.transpose().and_then(|row| self.learn(rid, row));
         learnt.map_err(|fault| {
             self.poison(fault);

@@ -75,6 +75,9 @@ pub enum StoreFault {
     /// A record is malformed although its checksum is right.
     #[error("the log record at {} is malformed ({what}); restore the database from a backup", lsn.0)]
     Record { lsn: Lsn, what: &'static str },
+    /// The note of a record is malformed although the record's checksum is right.
+    #[error("the log record that ends at {} is malformed ({what}); restore the database from a backup", end.0)]
+    Note { end: Lsn, what: &'static str },
     /// A schema that contradicts itself or the existing tables, or that there is no space for.
     #[error("{0}")]
     Schema(String),
@@ -87,6 +90,19 @@ pub enum StoreFault {
     /// An index and the rows of its table disagree.
     #[error("{table:?}: {what}; restore the database from a backup")]
     Broken { table: TableId, what: String },
+}
+
+impl StoreFault {
+    /// Whether the only reason was lack of space, in memory or on the device. A log that met it
+    /// while writing is poisoned nevertheless ([`wal::Log::poisoned`]).
+    pub fn is_want_of_room(&self) -> bool {
+        match self {
+            StoreFault::Page(fault) => fault.is_want_of_room(),
+            StoreFault::Io(e) => world::is_want_of_room(e),
+            StoreFault::Log(fault) => fault.is_want_of_room(),
+            _ => false,
+        }
+    }
 }
 
 impl From<io::Error> for StoreFault {

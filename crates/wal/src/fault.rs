@@ -34,6 +34,13 @@ pub enum LogFault {
     Options(String),
 }
 
+impl LogFault {
+    /// Whether the only reason was lack of space on the device.
+    pub fn is_want_of_room(&self) -> bool {
+        matches!(self, LogFault::Io(e) if world::is_want_of_room(e))
+    }
+}
+
 impl From<io::Error> for LogFault {
     fn from(e: io::Error) -> Self {
         LogFault::Io(Arc::new(e))

@@ -118,13 +118,23 @@ impl LogFiles {
         Ok(file)
     }
 
-    /// Creates the file of the next segment ahead of need. An error is dropped here;
-    /// [`LogFiles::begin`] meets and reports it.
-    pub fn prepare(&self) {
+    /// Creates the file of the next segment ahead of need. Returns whether the device has room for
+    /// it. Any other error is dropped here; [`LogFiles::begin`] meets and reports it.
+    pub fn prepare(&self) -> bool {
         let mut spare = self.spare.lock();
         if spare.is_none() {
-            *spare = self.make_spare().ok();
+            match self.make_spare() {
+                Ok(file) => *spare = Some(file),
+                Err(fault) if fault.is_want_of_room() => {
+                    // The part of the file that there was room for is of no use, and others may
+                    // need that room.
+                    let _ = self.files.remove(&self.dir.join(SPARE));
+                    return false;
+                }
+                Err(_) => {}
+            }
         }
+        true
     }
 
     /// Begins a segment at `start`, in place of an empty one that starts there. Durable when it

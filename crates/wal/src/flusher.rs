@@ -29,7 +29,8 @@ use std::time::Duration;
 const NUDGE_SHIFT: u32 = 18;
 /// Records that no waiter asks for are written after this time, or when the ring fills.
 const BUSY: Duration = Duration::from_millis(5);
-/// Pause of the flusher's thread after a round that found no new record.
+/// Pause of the flusher's thread after a round that found no new record. Also the pause before the
+/// next segment is tried again after the device had no room for it.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// Handle of the flusher's thread. Dropping it flushes the log a last time and ends the thread.
@@ -56,6 +57,7 @@ impl Flusher {
             current,
             spare: None,
             looked_ahead: None,
+            looked_ns: 0,
             pace: Pace::default(),
             all_written_ns: 0,
         };
@@ -183,6 +185,8 @@ struct Work {
     /// Start of the segment in which that thread was started: one thread a segment, not one a
     /// flush.
     looked_ahead: Option<u64>,
+    /// Time at which it was started, ns.
+    looked_ns: u64,
     /// Decides whether to wait for more waiters before a sync.
     pace: Pace,
     /// Time at which the flusher last closed the open extents and wrote all records, ns.
@@ -222,6 +226,8 @@ impl Work {
         }
         if written > before || shared.stable.load(Ordering::Relaxed) > stable {
             shared.waiters.wake(shared.durable());
+            self.look_ahead();
+        } else if shared.short.load(Ordering::Relaxed) {
             self.look_ahead();
         }
         let pressed = shared.pressed.load(Ordering::Acquire) > written;
@@ -286,16 +292,26 @@ impl Work {
         Ok(())
     }
 
-    /// Starts to create the file of the next segment once the current one is half full.
+    /// Starts to create the file of the next segment once the current one is half full, and again
+    /// if the device had no room for it.
     fn look_ahead(&mut self) {
         let start = self.current.start;
         let used = self.shared.written.load(Ordering::Relaxed) - start;
-        if used < self.shared.options.segment_bytes / 2 || self.looked_ahead == Some(start) {
+        let (now, is_first) = (world::now_ns(), self.looked_ahead != Some(start));
+        let is_due = is_first || self.is_to_be_tried_again(now);
+        if used < self.shared.options.segment_bytes / 2 || !is_due {
             return;
         }
-        let files = self.files.clone();
-        self.spare =
-            std::thread::Builder::new().name("log-segments".into()).spawn(move || files.prepare()).ok();
+        let (files, shared) = (self.files.clone(), self.shared.clone());
+        let prepare = move || shared.short.store(!files.prepare(), Ordering::Relaxed);
+        self.spare = std::thread::Builder::new().name("log-segments".into()).spawn(prepare).ok();
         self.looked_ahead = self.spare.as_ref().map(|_| start);
+        self.looked_ns = now;
+    }
+
+    fn is_to_be_tried_again(&self, now: u64) -> bool {
+        self.shared.short.load(Ordering::Relaxed)
+            && now.saturating_sub(self.looked_ns) >= IDLE.as_nanos() as u64
+            && self.spare.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }

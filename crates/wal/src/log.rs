@@ -363,6 +363,32 @@ impl Log {
         Lsn(self.files.as_ref().map_or(self.shared.opened_at, |f| f.first()))
     }
 
+    /// Whether there is room for more than the records that transactions need to end.
+    ///
+    /// The next segment is created when half of the current one is used. If the device has no room
+    /// for it, the other half is left for commits and rollbacks, so nothing else should be begun.
+    /// The flusher tries again from time to time.
+    ///
+    /// # Errors
+    /// A fault for want of room; the log is not poisoned.
+    #[inline]
+    pub fn room(&self) -> Result<(), LogFault> {
+        if self.is_short() { Err(self.no_room()) } else { Ok(()) }
+    }
+
+    /// Whether [`Log::room`] fails.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.shared.short.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn no_room(&self) -> LogFault {
+        let dir = self.files.as_ref().map(|files| files.dir.display().to_string()).unwrap_or_default();
+        let text = format!("{dir}: no space is left for the next segment of the log");
+        std::io::Error::new(std::io::ErrorKind::StorageFull, text).into()
+    }
+
     /// The fault that poisoned the log, after which nothing becomes durable.
     pub fn poisoned(&self) -> Option<LogFault> {
         self.shared.fault.get().cloned()

@@ -663,3 +663,28 @@ fn options_that_cannot_work_are_refused() {
         assert!(error.to_string().contains("expected"), "{error}");
     }
 }
+
+#[test]
+fn a_log_without_room_for_its_next_segment_says_so_before_it_needs_it() {
+    let disk = world::sim::Disk::new();
+    let options = LogOptions { segment_bytes: 1 << 16, ..options(Durability::Sync) };
+    let log = Log::open(disk.files(), Path::new(DIR), options).unwrap();
+    disk.set_capacity(Some(disk.used()));
+    let mut number = 0;
+    let mut more = || {
+        number += 1;
+        log.wait_stable(add(&log, number).end).unwrap();
+    };
+    while !log.is_short() {
+        more();
+        assert!(log.end().0 < 1 << 16, "half of the segment is used, and it is not told");
+    }
+    let told = log.room().unwrap_err();
+    assert!(told.is_want_of_room() && told.to_string().contains(DIR), "{told}");
+    (0..50).for_each(|_| more());
+    disk.set_capacity(None);
+    until(|| log.room().is_ok());
+    (0..2000).for_each(|_| more());
+    assert!(segments(&disk.files()).len() > 1 && log.poisoned().is_none());
+    assert_eq!(numbers(&log).unwrap(), (1..=number).collect::<Vec<_>>());
+}

@@ -181,3 +181,9 @@ pub trait Files: Send + Sync {
         crate::boot()
     }
 }
+
+/// Whether an operation failed only for lack of space on the device, or beyond a quota. It may
+/// succeed once there is space.
+pub fn is_want_of_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

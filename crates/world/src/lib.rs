@@ -25,7 +25,7 @@ mod watched;
 
 pub use clock::{boot, entropy, now_ns, wall_ns};
 pub use counters::{Counters, Event, Refused};
-pub use files::{Caching, File, Files, FolderLock, Open, SharedMemory, Way};
+pub use files::{Caching, File, Files, FolderLock, Open, SharedMemory, Way, is_want_of_room};
 pub use host::{host_name, kernel_release};
 pub use memory::memory;
 pub use overlay::overlay;

@@ -34,12 +34,7 @@ pub fn capture(args: &TraceArgs, interrupt: &Interrupt) -> Result<String, Failur
                 .into(),
         ));
     }
-    if !cfg!(target_arch = "x86_64") {
-        return Err(Failure::Run("only the machine code of x86-64 has marks for traces".into()));
-    }
-    let program = std::env::current_exe().map_err(Failure::run)?;
-    ensure_qemu()?;
-    let plugin = plugin(&program)?;
+    let (program, plugin) = tools()?;
     let beside = args.out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let scratch = tempfile::tempdir_in(beside).map_err(|e| cannot_write(beside, &e))?;
     let prefix = scratch.path().join("t");
@@ -81,6 +76,20 @@ pub fn capture(args: &TraceArgs, interrupt: &Interrupt) -> Result<String, Failur
         file.functions.len(),
         bytes.len() / 1024
     ))
+}
+
+/// This program and the plugin. With qemu, which is made sure of, a capture needs no more.
+///
+/// # Errors
+/// What is missing, and how to get it.
+pub fn tools() -> Result<(PathBuf, PathBuf), Failure> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Failure::Run("only the machine code of x86-64 has marks for traces".into()));
+    }
+    let program = std::env::current_exe().map_err(Failure::run)?;
+    let plugin = plugin(&program)?;
+    ensure_qemu()?;
+    Ok((program, plugin))
 }
 
 /// Tells the last messages of the traced program, without its progress.

@@ -156,3 +156,21 @@ fn ctrl_c_keeps_the_rows_that_were_measured() {
     let kept = fs::read_to_string(out.path().join("rows.jsonl")).unwrap();
     assert!(kept.lines().count() >= 1 && kept.contains("\"experiment\":\"escalation\""));
 }
+
+/// Each experiment would fail for the same reason.
+#[test]
+fn without_the_plugin_claims_on_traces_are_left_out_and_that_is_told_twice() {
+    let built = std::path::Path::new(env!("CARGO_BIN_EXE_atoll"));
+    let beside = tempfile::tempdir_in(built.parent().unwrap()).unwrap();
+    let program = beside.path().join("atoll");
+    fs::hard_link(built, &program).unwrap();
+    let command = ["claims", "--how", "trace-sim", "--json"];
+    let output = std::process::Command::new(program).args(command).current_dir(beside.path()).output();
+    let output = output.unwrap();
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let lines: Vec<&str> = told.lines().filter(|line| line.contains("libtracer.so")).collect();
+    let is_last = told.lines().next_back() == lines.last().copied();
+    assert!(lines.len() == 2 && is_last && lines[0] == told.lines().next().unwrap(), "{told}");
+    assert!(!told.contains("failed") && stdout(&output).contains("no trace can be captured here"), "{told}");
+}

@@ -4,11 +4,15 @@
 
 use crate::served::{Served, program};
 use crate::takeovers::Service;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Output};
 use tokio_postgres::Client;
 
 const NAME: &str = "bases";
+/// Rows of a round.
+const ROWS: i32 = 300;
 
 fn atoll(args: &[&str]) -> Output {
     Command::new(program()).args(args).output().unwrap()
@@ -26,9 +30,28 @@ fn lines(args: &[&str]) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// The positions that a call of `base put` has trimmed, of all islands.
-fn trimmed_by(put: &[&str]) -> u64 {
-    lines(put).iter().map(|line| line["positions_removed"].as_u64().unwrap()).sum()
+/// The positions of each log that a take-over would read, as a call of `base put` leaves it: from
+/// the log's beginning to where the new copy ends.
+type Spans = BTreeMap<String, Range<u64>>;
+
+fn spans_after(put: &[&str]) -> Spans {
+    let span = |line: serde_json::Value| {
+        let number = |name: &str| line[name].as_u64().unwrap();
+        (line["log"].as_str().unwrap().to_owned(), number("begins")..number("next"))
+    };
+    lines(put).into_iter().map(span).collect()
+}
+
+/// Each log that rows went to since the crash begins behind what it had then, so that a take-over
+/// reads the last rounds only.
+fn assert_trimmed_since(crash: &Spans, now: &Spans) {
+    let rows = ROWS as u64 / 4;
+    let mut busy = 0;
+    for (log, span) in now.iter().filter(|(log, span)| span.end > crash[*log].end + rows) {
+        busy += 1;
+        assert!(span.start > crash[log].end, "{log} was not trimmed since the crash: {crash:?}, {now:?}");
+    }
+    assert!(busy > 0, "no log has grown since the crash: {crash:?}, {now:?}");
 }
 
 /// The line of a command that must fail.
@@ -38,7 +61,7 @@ fn refusal(args: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-async fn insert(client: &Client, numbers: std::ops::Range<i32>) {
+async fn insert(client: &Client, numbers: Range<i32>) {
     for number in numbers {
         client.execute("INSERT INTO t VALUES ($1, repeat('x', 2000))", &[&number]).await.unwrap();
     }
@@ -75,7 +98,7 @@ async fn trial(kind: &str, design: &str) {
     let mut client = server.client().await;
     let put =
         [&["base", "put", keep_, "--to", place_, "--json", "--keep", "1", "--trim"][..], &at[..]].concat();
-    let (mut rows, mut trimmed) = (50, 0);
+    let (mut rows, mut spans) = (50, Vec::new());
     for round in 0..6 {
         if round == 2 {
             // The log has a seal behind a milestone. The first call after it need not see an entry.
@@ -83,16 +106,16 @@ async fn trial(kind: &str, design: &str) {
             server.kill();
             server.start_again();
             client = server.client().await;
-            trimmed += trimmed_by(&put);
+            spans = vec![spans_after(&put)];
         }
-        insert(&client, rows..rows + 300).await;
-        rows += 300;
+        insert(&client, rows..rows + ROWS).await;
+        rows += ROWS;
         // Nothing else is written meanwhile, but the server runs.
-        trimmed += trimmed_by(&put);
+        spans.push(spans_after(&put));
         assert_eq!(count(&client).await, i64::from(rows));
     }
-    eprintln!("{kind}, {design}: {trimmed} positions trimmed beside a server that writes");
-    assert!(trimmed > 0);
+    eprintln!("{kind}, {design}: beside a server that writes, since its crash: {spans:?}");
+    assert_trimmed_since(&spans[0], &spans[spans.len() - 1]);
     let listed = lines(&["base", "list", place_, "--relay-name", NAME, "--json"]);
     assert_eq!(listed.len(), 2, "{listed:?}");
     insert(&client, rows..rows + 20).await;

@@ -7,6 +7,7 @@ mod bases;
 mod browser;
 mod drivers;
 mod dumps;
+mod full;
 mod histories;
 mod hosts;
 mod kills;

@@ -22,7 +22,11 @@ impl Served {
     /// Starts a server with these options on a new database.
     pub fn start(options: &[&str]) -> Served {
         // The Unix sockets of a deployment are below it, so its path must be short.
-        let dir = tempfile::Builder::new().prefix("s-").tempdir().unwrap();
+        Served::start_in(tempfile::Builder::new().prefix("s-").tempdir().unwrap(), options)
+    }
+
+    /// As [`Served::start`], with the database in this directory.
+    pub fn start_in(dir: TempDir, options: &[&str]) -> Served {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let (child, port) = launch(dir.path(), 0, &options);
         Served { dir, options, child, port }
@@ -33,9 +37,7 @@ impl Served {
         let dir = tempfile::Builder::new().prefix("s-").tempdir().unwrap();
         let (from, to) = (self.dir.path().join("db"), dir.path().join("db"));
         assert!(Command::new("cp").arg("-r").args([from, to]).status().unwrap().success());
-        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-        let (child, port) = launch(dir.path(), 0, &options);
-        Served { dir, options, child, port }
+        Served::start_in(dir, options)
     }
 
     /// Whether the process has ended.

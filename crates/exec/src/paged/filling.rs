@@ -4,7 +4,6 @@
 use crate::design::Design;
 use crate::paged::PageEngine;
 use base::TableId;
-use pages::Stop;
 use std::marker::PhantomData;
 use store::{Loader, Store, Table};
 use txn::{Abort, Inserted, NewRows};
@@ -28,7 +27,7 @@ impl<D: Design> NewRows for PageFilling<'_, D> {
         let table: &Table = self.store.table(table).ok_or(Abort::BadRequest)?;
         let added = self.loader.add::<D::Latch>(table, key, row);
         added.map(|()| Inserted::Done).map_err(|stop| match stop {
-            Stop::NoSpace => Abort::NoSpace,
+            stop if stop.is_want_of_room() => Abort::NoSpace,
             _ => Abort::Fault,
         })
     }

@@ -77,8 +77,10 @@ impl<D: Design> PageEngine<D> {
                 true
             }
             Err(_) => {
-                // The fault has poisoned the store.
+                // The fault has poisoned the store, or another checkpoint is due once there is
+                // room.
                 *run = None;
+                self.checkpointing.store(false, Ordering::Release);
                 false
             }
         }
@@ -92,9 +94,8 @@ impl<D: Design> PageEngine<D> {
     ) {
         let engine = Arc::clone(self);
         let write = move || {
-            if let Err(fault) = work(&engine) {
-                engine.store.poison(fault);
-            }
+            // The fault has poisoned the store, or another checkpoint is due once there is room.
+            let _ = work(&engine);
             engine.checkpointing.store(false, Ordering::Release);
         };
         // If no thread can be started, the next call tries again.

@@ -1,13 +1,13 @@
 //! An instance of `occ`. Opening reads every block of its files and reports damage; then rows and
 //! indexes are compared.
 
-use super::{Committed, Examined, RESTORE, audit, damage};
+use super::{Committed, Examined, NO_COMMIT, NO_PREPARE, RESTORE, audit, damage};
 use base::Gtid;
 use exec::{DesignKind, Engine, EngineFault, EngineOptions, MemoryEngine, Setup, SiteRange};
 use locks::LockTuning;
 use std::path::Path;
 use std::sync::Arc;
-use store::{CheckReport, Finding, TableReport};
+use store::{CheckReport, Finding, NoteId, TableReport};
 use twophase::{CommitNote, PrepareNote};
 use txn::{TableKind, Workload};
 use wal::Durability;
@@ -61,8 +61,16 @@ pub(super) fn open<W: Workload>(
     let small = MemoryEngine::open_on(files.clone(), &setup, |log| log.segment_bytes = SEGMENT_BYTES);
     let (engine, recovered) = small?;
     examined.in_doubt = recovered.in_doubt.len();
-    let notes = recovered.notes.iter().filter_map(|(_, note)| postcard::from_bytes(note).ok());
-    let committed = notes.map(|note: CommitNote| note.gtid).collect();
+    let mut committed = Vec::new();
+    for (NoteId(number), note) in &recovered.notes {
+        match postcard::from_bytes::<CommitNote>(note) {
+            Ok(note) => committed.push(note.gtid),
+            Err(_) => {
+                let what = format!("note {} of the log is malformed ({NO_COMMIT})", number.0);
+                examined.findings.push(damage(dir, None, what, RESTORE));
+            }
+        }
+    }
     Ok((Opened { engine: Arc::new(engine), in_doubt: recovered.in_doubt }, committed))
 }
 
@@ -90,6 +98,10 @@ impl Opened {
         for (note, in_doubt) in self.in_doubt.drain(..) {
             let mut txn = self.engine.adopt(&ctx, in_doubt);
             let note: Option<PrepareNote> = postcard::from_bytes(&note).ok();
+            if note.is_none() {
+                let what = format!("a prepared transaction of the log is malformed ({NO_PREPARE})");
+                findings.push(damage(dir, None, what, RESTORE));
+            }
             let ended = if note.is_some_and(|note| committed.contains(&note.gtid)) {
                 self.engine.commit(&ctx, &mut txn).map(drop)
             } else {

@@ -1,13 +1,13 @@
 //! An instance of one of the page-based designs.
 
-use super::{Committed, Examined, audit};
+use super::{Committed, Examined, Finding, NO_COMMIT, NO_PREPARE, audit};
 use base::Gtid;
 use exec::{Conventional, PageEngine, PageOptions};
 use latch::Coupled;
 use locks::{LockOptions, LockTuning};
 use std::path::Path;
 use std::sync::Arc;
-use store::{InDoubt, Store, StoreFault, StoreOptions};
+use store::{InDoubt, NoteId, Store, StoreFault, StoreOptions};
 use twophase::{CommitNote, PrepareNote};
 use txn::Workload;
 use wal::Durability;
@@ -42,8 +42,16 @@ pub(super) fn open(
     examined.report = report;
     examined.findings.extend(findings);
     examined.in_doubt = recovered.in_doubt.len();
-    let notes = recovered.notes.iter().filter_map(|(_, note)| postcard::from_bytes(note).ok());
-    let committed = notes.map(|note: CommitNote| note.gtid).collect();
+    let mut committed = Vec::new();
+    for (NoteId(end), note) in &recovered.notes {
+        match postcard::from_bytes::<CommitNote>(note) {
+            Ok(note) => committed.push(note.gtid),
+            Err(_) => {
+                let fault = StoreFault::Note { end: *end, what: NO_COMMIT };
+                examined.findings.push(Finding::of(&fault, dir));
+            }
+        }
+    }
     Ok((Opened { store, in_doubt: recovered.in_doubt }, committed))
 }
 
@@ -53,8 +61,12 @@ impl Opened {
         let store = &self.store;
         let mut faults = Vec::new();
         for InDoubt { txn, mut others, note, .. } in self.in_doubt.drain(..) {
+            let prepared = txn.last_record();
             others.push(txn);
             let note: Option<PrepareNote> = postcard::from_bytes(&note).ok();
+            if note.is_none() {
+                faults.push(StoreFault::Record { lsn: prepared, what: NO_PREPARE });
+            }
             if note.is_some_and(|note| committed.contains(&note.gtid)) {
                 match store.commit_together(&mut others.iter_mut().collect::<Vec<_>>(), None) {
                     Ok(_) => others.iter_mut().for_each(|txn| store.committed::<Coupled>(txn)),

@@ -10,6 +10,7 @@ mod larger;
 mod lives;
 mod loads;
 mod moving;
+mod notes;
 mod owners;
 mod peer;
 mod profile;

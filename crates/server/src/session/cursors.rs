@@ -3,6 +3,7 @@
 use super::block::Kind;
 use super::carry::{Product, Reach, RowsTag};
 use super::extended::MOST_NAMES;
+use super::general::bytes_of;
 use super::{Failure, Session, Stream};
 use crate::engine::Engine;
 use crate::language::Prepared;
@@ -14,6 +15,8 @@ use std::pin::Pin;
 
 pub(super) struct Cursor {
     rows: Vec<Vec<Datum>>,
+    /// The memory of its rows.
+    bytes: usize,
     pub fields: Vec<Field>,
     pub types: Vec<SqlType>,
     /// 0 before the first row, the number of a row, or one more than there are.
@@ -91,8 +94,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 let message = "DECLARE CURSOR must be of a query";
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).into());
             };
+            let bytes = bytes_of(&rows);
+            self.may_keep(bytes)?;
             let cursor = Cursor {
                 rows,
+                bytes,
                 fields: ready.fields.clone().unwrap_or_default(),
                 types: ready.types.clone(),
                 at: 0,
@@ -103,6 +109,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
             self.cursors.insert(declared.name.clone(), cursor);
             Ok(Product::Done("DECLARE CURSOR".into()))
         })
+    }
+
+    /// The memory of the rows of all cursors.
+    pub(super) fn bytes_of_cursors(&self) -> usize {
+        self.cursors.values().map(|cursor| cursor.bytes).sum()
     }
 
     pub(super) fn fetch_rows(&mut self, fetch: &Fetch) -> Result<Product, SqlError> {

@@ -7,6 +7,7 @@
 
 use super::block::Kind;
 use super::carry::{Product, Reach, RowsTag};
+use super::general::bytes_of;
 use super::{Failure, Session, Stream};
 use crate::engine::Engine;
 use crate::format;
@@ -31,6 +32,8 @@ pub(super) struct Portal {
     ready: Option<Arc<Ready>>,
     params: Vec<Datum>,
     formats: Vec<Format>,
+    /// The memory of its values, or of the rows that it had when it was first suspended.
+    bytes: usize,
     state: State,
 }
 
@@ -55,6 +58,11 @@ fn places_of_arrays(text: &str, types: &[u32]) -> Vec<usize> {
 
 /// The most statements, and the most portals, of one session.
 pub(super) const MOST_NAMES: usize = 10_000;
+/// The most bytes of the texts of a session's statements with names. A statement takes up to a
+/// hundred times the memory of its text.
+const MOST_TEXTS: usize = 32 << 20;
+/// The most bytes of what the portals and cursors of a session keep: values and rows.
+const MOST_KEPT: usize = 512 << 20;
 
 impl<S: Stream, E: Engine> Session<S, E> {
     pub(super) fn parse(&mut self, name: &str, text: &str, types: &[u32]) -> Result<(), Failure> {
@@ -101,8 +109,23 @@ impl<S: Stream, E: Engine> Session<S, E> {
             let message = format!("a session has at most {MOST_NAMES} prepared statements");
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message).with_hint("DEALLOCATE some of them."));
         }
+        let texts: usize = self.statements.values().map(|known| known.text_bytes()).sum();
+        if !name.is_empty() && texts + prepared.text_bytes() > MOST_TEXTS {
+            let message = format!("the prepared statements of a session are longer than {MOST_TEXTS} bytes");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message).with_hint("DEALLOCATE some of them."));
+        }
         self.statements.insert(name.to_owned(), prepared);
         Ok(())
+    }
+
+    /// Whether the session's portals and cursors may keep this many bytes more.
+    pub(super) fn may_keep(&self, bytes: usize) -> Result<(), SqlError> {
+        let kept = self.portals.values().map(|portal| portal.bytes).sum::<usize>() + self.bytes_of_cursors();
+        if kept + bytes <= MOST_KEPT {
+            return Ok(());
+        }
+        let message = format!("the portals and cursors of a session keep more than {} MiB", MOST_KEPT >> 20);
+        Err(SqlError::new(SqlState(*b"53200"), message).with_hint("Close some of them."))
     }
 
     fn statement(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
@@ -158,7 +181,12 @@ impl<S: Stream, E: Engine> Session<S, E> {
             _ => None,
         };
         let (prepared, ready) = filled.unwrap_or((prepared, ready));
-        let portal = Portal { prepared, ready, params, formats: bind.results.clone(), state: State::Bound };
+        let bytes = bind.values.iter().flatten().map(|value| value.len()).sum();
+        if !bind.portal.is_empty() {
+            self.may_keep(bytes)?;
+        }
+        let (formats, state) = (bind.results.clone(), State::Bound);
+        let portal = Portal { prepared, ready, params, formats, bytes, state };
         self.portals.insert(bind.portal.to_owned(), portal);
         self.transport.out.bind_complete();
         Ok(())
@@ -255,8 +283,16 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     pub(super) async fn execute(&mut self, name: &str, most: u32) -> Result<(), Failure> {
         let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
-        if matches!(portal.state, State::Bound) && !pin!(self.start(&mut portal)).await? {
-            return Ok(());
+        if matches!(portal.state, State::Bound) {
+            if !pin!(self.start(&mut portal)).await? {
+                return Ok(());
+            }
+            if let State::Rows { rows, .. } = &portal.state
+                && most > 0
+            {
+                portal.bytes = bytes_of(rows.as_slice());
+                self.may_keep(portal.bytes)?;
+            }
         }
         let State::Rows { rows, types, tag } = &mut portal.state else {
             let message = format!("portal \"{name}\" cannot be run");

@@ -284,8 +284,7 @@ impl<'s> Reading<'s> {
 
     fn take(&mut self, mut outcomes: Vec<Outcome>) -> Result<(), SqlError> {
         let outcome = outcomes.pop().unwrap_or_default();
-        let size = |row: &Vec<Datum>| size_of_val(&row[..]) + row.iter().map(heap).sum::<usize>();
-        let bytes: usize = outcome.rows.iter().map(size).sum();
+        let bytes = bytes_of(&outcome.rows);
         self.left = self.left.checked_sub(bytes).ok_or_else(|| {
             let message = format!("the rows of the query's tables need more than {} MiB", self.most >> 20);
             SqlError::new(SqlState(*b"53200"), message)
@@ -297,6 +296,11 @@ impl<'s> Reading<'s> {
         self.rest = outcome.rest;
         Ok(())
     }
+}
+
+/// The memory of rows, in bytes.
+pub(super) fn bytes_of(rows: &[Vec<Datum>]) -> usize {
+    rows.iter().map(|row| size_of_val(&row[..]) + row.iter().map(heap).sum::<usize>()).sum()
 }
 
 fn heap(value: &Datum) -> usize {

@@ -240,6 +240,10 @@ async fn prove<S: Stream>(transport: &mut Transport<S>, verifier: &Verifier) -> 
 
 async fn answer<S: Stream>(transport: &mut Transport<S>) -> Result<Vec<u8>, Lost> {
     transport.flush().await?;
+    // A message of another kind may be long. One that has proved nothing must not have it kept.
+    if !matches!(transport.next_tag().await?, b'p' | b'X') {
+        return Err(Lost::Refused(violation("expected a SASL response")));
+    }
     match transport.frame().await? {
         Frame::Message { tag: b'p', body } => match Message::read(b'p', &body) {
             Ok(Message::Password(bytes)) => Ok(bytes.to_vec()),

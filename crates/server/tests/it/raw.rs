@@ -15,7 +15,7 @@ pub fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     out
 }
 
-fn startup() -> Vec<u8> {
+pub fn startup() -> Vec<u8> {
     let body = b"\0\x03\0\0user\0atoll\0database\0test\0\0";
     [&(body.len() as u32 + 4).to_be_bytes()[..], body].concat()
 }

@@ -95,7 +95,7 @@ fn place(fault: &StoreFault, dir: &Path) -> (PathBuf, Option<u64>) {
         | StoreFault::Gone { dir }
         | StoreFault::HasLog { dir }
         | StoreFault::LogBehind { dir, .. } => (dir.clone(), None),
-        StoreFault::Record { .. } => (dir.join("log"), None),
+        StoreFault::Record { .. } | StoreFault::Note { .. } => (dir.join("log"), None),
         _ => (dir.to_owned(), None),
     }
 }

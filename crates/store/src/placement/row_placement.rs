@@ -443,7 +443,7 @@ impl Store {
                 Ok(done)
             }
             Err(stop) => {
-                self.insist(|| self.rollback::<P>(txn))?;
+                self.insist_on_undo(|| self.rollback::<P>(txn))?;
                 Err(stop)
             }
         }

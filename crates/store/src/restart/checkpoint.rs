@@ -43,14 +43,14 @@ impl Store {
     /// in pieces. With durability `memory` it does nothing.
     ///
     /// # Errors
-    /// The fault that poisoned the store, or one that poisons it now; the previous checkpoint stays
-    /// valid.
+    /// The fault that poisoned the store, or one that poisons it now, or want of room, after which
+    /// it goes on; the previous checkpoint stays valid.
     pub fn checkpoint(&self) -> Result<(), StoreFault> {
         self.fault().map_or(Ok(()), Err)?;
         if self.log.durability() == Durability::Memory {
             return Ok(());
         }
-        self.take_checkpoint().inspect_err(|fault| self.poison(fault.clone()))
+        self.take_checkpoint().map_err(|fault| self.failed_checkpoint(fault))
     }
 
     fn take_checkpoint(&self) -> Result<(), StoreFault> {
@@ -77,8 +77,8 @@ impl Store {
     /// [`Progress::Finished`], [`Store::finish_checkpoint`] is due.
     ///
     /// # Errors
-    /// The fault that poisoned the store, or one that poisons it now; the previous checkpoint stays
-    /// valid.
+    /// The fault that poisoned the store, or one that poisons it now, or want of room, after which
+    /// it goes on; the previous checkpoint stays valid.
     pub fn step_checkpoint(&self, run: &mut CheckpointRun) -> Result<Progress, StoreFault> {
         self.fault().map_or(Ok(()), Err)?;
         self.pool.step_write_back(&mut run.pages).map_err(|e| self.failed_checkpoint(e.into()))
@@ -97,11 +97,6 @@ impl Store {
             self.conclude(control, run.redo_start)
         };
         finish().map_err(|fault| self.failed_checkpoint(fault))
-    }
-
-    fn failed_checkpoint(&self, fault: StoreFault) -> StoreFault {
-        self.poison(fault.clone());
-        fault
     }
 
     /// Steps 3 to 5. The changes before `redo_start` are in the data file.
@@ -130,6 +125,10 @@ impl Store {
         next.write(&*self.files, &self.dir)?;
         *control = next;
         self.checkpointed.store(redo_start.0, Ordering::Relaxed);
+        if self.log.is_short() {
+            // The segments that go now may be the room that it lacks.
+            self.pause_checkpoints();
+        }
         Ok(self.log.truncate_before(keep)?)
     }
 }

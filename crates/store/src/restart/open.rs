@@ -89,6 +89,7 @@ impl Store {
             redo,
             notes: RankedMutex::new(Rank::Notes, BTreeMap::new()),
             checkpointed: AtomicU64::new(control.checkpoint.redo_start.0),
+            checkpoint_after_ns: AtomicU64::new(0),
             checkpoint_bytes: options.checkpoint_bytes,
             node_bytes: options.node_bytes,
             trees: options.trees,

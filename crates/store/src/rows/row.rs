@@ -503,7 +503,7 @@ impl Store {
         };
         // Another transaction inserted the key after the check above: undo the insertion of the
         // row.
-        self.insist(|| self.undo_to::<P>(txn, before))?;
+        self.insist_on_undo(|| self.undo_to::<P>(txn, before))?;
         Ok(Err(outcome))
     }
 

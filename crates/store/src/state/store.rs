@@ -42,6 +42,8 @@ pub struct Store {
     pub(crate) control: RankedMutex<Control>,
     /// The `redo_start` of the last checkpoint.
     pub(crate) checkpointed: AtomicU64,
+    /// The time before which no checkpoint is due, since the last one found no room; ns.
+    pub(crate) checkpoint_after_ns: AtomicU64,
     pub(crate) checkpoint_bytes: u64,
     pub(crate) node_bytes: usize,
     pub(crate) trees: TreeKind,
@@ -51,6 +53,12 @@ pub struct Store {
     /// Held while the store is open.
     pub(crate) _lock: FolderLock,
 }
+
+/// The number of times an undo looks for a free frame; each look takes some 20 ms before it gives
+/// up.
+const PATIENCE: u32 = 50;
+/// The pause before the next checkpoint after one that found no room.
+const ROOM_PAUSE_NS: u64 = 1_000_000_000;
 
 impl Store {
     /// The table with this id; `None` also for the id of a secondary index.
@@ -145,11 +153,35 @@ impl Store {
                 Err(Stop::Again) => std::thread::yield_now(),
                 Err(Stop::Fault(fault)) => {
                     // A request that is too long, or that names the wrong owner, is the caller's
-                    // mistake; nothing was changed.
-                    if !matches!(*fault, PageFault::TooLong { .. } | PageFault::Foreign { .. }) {
+                    // mistake; nothing was changed. For want of room the caller undoes what it has
+                    // done before, as after `Stop::NoSpace`.
+                    let is_refused = matches!(*fault, PageFault::TooLong { .. } | PageFault::Foreign { .. });
+                    if !is_refused && !fault.is_want_of_room() {
                         self.poison(StoreFault::Page(fault.clone()));
                     }
                     return Err(Stop::Fault(fault));
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// As [`Store::insist`], for an undo: no transaction may go on beside changes that could not be
+    /// undone. So if it finds no room either, the store is poisoned, and restart undoes them.
+    pub(crate) fn insist_on_undo<T>(&self, mut undo: impl FnMut() -> Result<T, Stop>) -> Result<T, Stop> {
+        let mut patience = PATIENCE;
+        loop {
+            match self.insist(&mut undo) {
+                // Others may hold the frames for a moment.
+                Err(Stop::NoSpace) if patience > 0 => {
+                    patience -= 1;
+                    std::thread::yield_now();
+                }
+                Err(stop) => {
+                    if stop.is_want_of_room() {
+                        self.poison(StoreFault::NotUndone { why: stop.to_string() });
+                    }
+                    return Err(stop);
                 }
                 done => return done,
             }
@@ -170,13 +202,31 @@ impl Store {
         self.log.poisoned().map(StoreFault::Log)
     }
 
-    /// Whether enough was logged since the last checkpoint to take another one. Not before every
-    /// page that waits for redo is read or has been tried ([`Store::redo_some`]).
+    /// Whether enough was logged since the last checkpoint to take another one, or the log is short
+    /// of room, which a checkpoint may free. Not before every page that waits for redo is read or
+    /// has been tried ([`Store::redo_some`]), and not within a second after a checkpoint that found
+    /// no room.
     pub fn checkpoint_due(&self) -> bool {
         let logged = self.log.end().0 - self.checkpointed.load(Ordering::Relaxed);
-        logged >= self.checkpoint_bytes
+        (logged >= self.checkpoint_bytes || self.log.is_short())
             && !self.redo.draining()
             && self.log.durability() != Durability::Memory
+            && world::now_ns() >= self.checkpoint_after_ns.load(Ordering::Relaxed)
+    }
+
+    /// A checkpoint failed. For want of room the previous one stays valid, and another one is taken
+    /// later; any other fault poisons the store.
+    pub(crate) fn failed_checkpoint(&self, fault: StoreFault) -> StoreFault {
+        if fault.is_want_of_room() {
+            self.pause_checkpoints();
+        } else {
+            self.poison(fault.clone());
+        }
+        fault
+    }
+
+    pub(crate) fn pause_checkpoints(&self) {
+        self.checkpoint_after_ns.store(world::now_ns() + ROOM_PAUSE_NS, Ordering::Relaxed);
     }
 
     /// A fault met during opening or while reading a page, completed with file and position.

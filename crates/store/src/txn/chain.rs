@@ -390,6 +390,11 @@ impl Txn {
         self.chain.last != Lsn(0)
     }
 
+    /// Where its youngest log record starts; `Lsn(0)` if it has none.
+    pub fn last_record(&self) -> Lsn {
+        self.chain.last
+    }
+
     /// The row of [`UpdateOutcome::Entries`](crate::UpdateOutcome::Entries): as it is, and as the
     /// update would make it.
     pub fn held_back(&self) -> (&[u8], &[u8]) {

@@ -22,7 +22,7 @@ use crate::txn::touched::row_of;
 use access::{Kind, entry_of};
 use base::{Key, Lsn, TableId};
 use latch::Policies;
-use pages::Stop;
+use pages::{PageFault, Stop};
 use std::sync::Arc;
 use wal::{LogOrder, RecordHeader};
 
@@ -228,16 +228,18 @@ impl Store {
     }
 
     /// Runs an operation of several parts atomically: if it fails, the parts that were done are
-    /// undone. If the store meets a fault during that undo, restart undoes the transaction.
+    /// undone. If the store meets a fault during that undo, restart undoes the transaction. While
+    /// the log has no room for another segment, no operation begins; those that have begun can end.
     pub(crate) fn whole<P: Policies, R>(
         &self,
         txn: &mut Txn,
         operation: impl FnOnce(&Store, &mut Txn) -> Result<R, Stop>,
     ) -> Result<R, Stop> {
+        self.log.room().map_err(|full| Stop::Fault(Arc::new(PageFault::LogRoom(full))))?;
         let mark = txn.mark();
         let done = operation(self, txn);
         if done.is_err() && self.fault().is_none() {
-            self.insist(|| self.undo_to::<P>(txn, mark))?;
+            self.insist_on_undo(|| self.undo_to::<P>(txn, mark))?;
         }
         done
     }
