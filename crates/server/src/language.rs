@@ -262,8 +262,7 @@ impl Prepared {
     /// Those of the compiler; 0A000 if the columns of the result have changed.
     pub fn ready(&self, catalog: &Arc<Catalog>, keeps: bool) -> Result<Option<Arc<Ready>>, SqlError> {
         let Some(parsed) = &self.parsed else { return Ok(None) };
-        let kept = self.kept().clone();
-        if let Some(ready) = kept.filter(|ready| keeps && ready.version == catalog.version) {
+        if keeps && let Some(ready) = self.kept_for(catalog.version) {
             return Ok(Some(ready));
         }
         let ready = Arc::new(Ready::of(parsed, &self.types, catalog)?);
@@ -281,6 +280,11 @@ impl Prepared {
             *self.kept() = Some(Arc::clone(&ready));
         }
         Ok(Some(ready))
+    }
+
+    /// As compiled for the catalog of this version, if that is kept.
+    pub fn kept_for(&self, version: u64) -> Option<Arc<Ready>> {
+        self.kept().as_ref().filter(|ready| ready.version == version).map(Arc::clone)
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Option<Arc<Ready>>> {
