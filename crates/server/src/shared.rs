@@ -8,6 +8,7 @@ use crate::language::Cache;
 use crate::scram;
 use crate::sequences::Sequences;
 use futures_util::task::AtomicWaker;
+use sql::bound::Bound;
 use sql::catalog::Catalog;
 use sql::database::Call;
 use sql::datetime::zone::Zone;
@@ -166,7 +167,7 @@ impl<E: Engine> Shared<E> {
     }
 
     pub fn call(&self, program: Arc<Program>, params: Vec<Datum>, now: i64, zone: Zone) -> Call {
-        Call { program, params, now, zone, statement: self.statement() }
+        Call { program, bound: Arc::new(Bound { params, now, zone }), statement: self.statement() }
     }
 
     pub fn catalog(&self) -> Arc<Catalog> {

@@ -10,7 +10,7 @@ use super::carry::{Product, Reach, RowsTag};
 use super::{Failure, Session, Stream};
 use crate::engine::Engine;
 use crate::format;
-use crate::incoming::{Bind, Format, Target, violation};
+use crate::incoming::{Bind, Format, Formats, Target, violation};
 use crate::language::{Prepared, Ready};
 use crate::outgoing::{Field, Severity};
 use crate::pgtype;
@@ -30,7 +30,7 @@ pub(super) struct Portal {
     /// As compiled when it was bound; `None` for an empty text.
     ready: Option<Arc<Ready>>,
     params: Vec<Datum>,
-    formats: Vec<Format>,
+    formats: Formats,
     state: State,
 }
 
@@ -218,6 +218,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
         };
         let named = self.named_shape(ready)?;
         match named.as_ref().map(|(fields, _)| fields).or(ready.fields.as_ref()) {
+            Some(fields) if named.is_none() && formats.iter().all(|format| *format == Format::Text) => {
+                self.transport.out.bytes.extend_from_slice(ready.described(fields));
+            }
             Some(fields) => self.transport.out.row_description(fields, formats),
             None => self.transport.out.no_data(),
         }

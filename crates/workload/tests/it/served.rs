@@ -111,7 +111,7 @@ fn delete(path: Path) -> Statement {
 
 fn call(statements: Vec<Statement>) -> Call {
     let program = Arc::new(Program { statements, params: Vec::new(), only_reads: false, flow: None });
-    Call { program, params: Vec::new(), now: 0, zone: Zone::UTC, statement: 1 }
+    Call { program, bound: Arc::default(), statement: 1 }
 }
 
 struct Bench(Oracle<Database>);
