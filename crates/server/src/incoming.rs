@@ -259,6 +259,11 @@ impl<'a> Body<'a> {
 
     /// A text that ends with a zero byte.
     fn text(&mut self) -> Result<&'a str, SqlError> {
+        // Most names are empty.
+        if let [0, rest @ ..] = self.0 {
+            self.0 = rest;
+            return Ok("");
+        }
         let end = self
             .0
             .iter()

@@ -134,16 +134,20 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Some(AtOnce::Done(Ok(()))) if !self.transport.is_full() => return Ok(Next::Message),
             Some(AtOnce::Done(done)) => return Box::pin(self.done(done)).await,
             Some(AtOnce::Execute(portal, most)) => {
-                let done = Box::pin(self.execute(&portal, most)).await;
-                return pin!(self.done(done)).await;
+                return match Box::pin(self.execute(&portal, most)).await {
+                    Ok(()) if !self.transport.is_full() => Ok(Next::Message),
+                    done => Box::pin(self.done(done)).await,
+                };
             }
             Some(AtOnce::Sync) => return pin!(self.sync()).await.map(|()| Next::Message),
             None => {}
         }
         let frame = pin!(self.wait()).await?;
         let (tag, body) = match frame {
-            Frame::Message { tag, body } => (tag, body),
-            Frame::TooLong { tag, bytes } => {
+            // Perhaps there is a whole message now.
+            None => return Ok(Next::Message),
+            Some(Frame::Message { tag, body }) => (tag, body),
+            Some(Frame::TooLong { tag, bytes }) => {
                 let message = format!("a message of {bytes} bytes; expected at most {MOST_MESSAGE_BYTES}");
                 let error = SqlError::new(SqlState::PROGRAM_LIMIT, message)
                     .with_hint("Send fewer rows at once, or use COPY.");
@@ -203,7 +207,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             return None;
         }
         let inbox = std::mem::take(&mut self.transport.inbox);
-        let found = inbox.message(MOST_SHORT_BYTES);
+        let found = inbox.message(MOST_SHORT_BYTES).filter(|(tag, _)| b"BCDEPS".contains(tag));
         let length = found.map_or(0, |(_, body)| body.len() + HEAD);
         let done = found.and_then(|(tag, body)| match Message::read(tag, body).ok()? {
             Message::Parse { statement, text, types } => {
@@ -259,10 +263,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
         self.transport.flush().await
     }
 
-    /// The next message of the client. It may take long.
-    async fn wait(&mut self) -> Result<Frame, Lost> {
+    /// The next message of the client, or `None` when its first bytes have come. It may take long.
+    async fn wait(&mut self) -> Result<Option<Frame>, Lost> {
         if let Some(frame) = self.transport.frame_here() {
-            return Ok(frame);
+            return Ok(Some(frame));
         }
         let (limit, state, message) = match self.block.kind {
             Kind::None => (
@@ -279,7 +283,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let stops_now = self.block.kind == Kind::None && !self.skips;
         tokio::select! {
             biased;
-            frame = self.transport.frame() => frame,
+            frame = self.transport.frame_or_bytes() => frame,
             () = limit_of(limit) => Err(Lost::Refused(SqlError::new(SqlState(state), message))),
             () = &mut self.stops, if stops_now => Err(Lost::Refused(by_command())),
         }

@@ -77,6 +77,8 @@ pub struct Shared<E: Engine> {
     version: AtomicU64,
     /// Held by the one transaction that changes the catalog.
     pub defining: Arc<tokio::sync::Mutex<()>>,
+    /// Held by the one task that empties tables.
+    pub emptying: tokio::sync::Mutex<()>,
     running: Mutex<HashMap<SessionId, Running>>,
     next: AtomicI32,
     /// Of the next statement: higher than all numbers that an earlier server gave, because it
@@ -154,6 +156,7 @@ impl<E: Engine> Shared<E> {
             version: AtomicU64::new(catalog.version),
             catalog: RwLock::new(Arc::new(catalog)),
             defining: Arc::default(),
+            emptying: tokio::sync::Mutex::default(),
             running: Mutex::default(),
             next: AtomicI32::new(1),
             next_statement: AtomicI64::new(now().saturating_mul(1000)),

@@ -10,7 +10,7 @@ use crate::outgoing::Outgoing;
 use sql::SqlError;
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -121,6 +121,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
         Ok(Frame::Message { tag, body: self.inbox.take_message(length) })
     }
 
+    /// As [`Transport::frame`]; `None` when the first bytes of a message have come.
+    pub async fn frame_or_bytes(&mut self) -> Result<Option<Frame>, Lost> {
+        if self.inbox.unread().is_empty() {
+            return pin!(self.read()).await.map(|()| None);
+        }
+        pin!(self.frame()).await.map(Some)
+    }
+
     /// The tag of the next message, which stays where it is.
     pub async fn next_tag(&mut self) -> Result<u8, Lost> {
         self.have(1).await?;
@@ -200,7 +208,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
             self.stream.write_all(&self.out.bytes).await?;
             self.stream.flush().await
         };
-        let mut write = std::pin::pin!(write);
+        let mut write = pin!(write);
         // Mostly the system takes all bytes at once, and no timer is needed.
         let at_once = std::future::poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx))).await;
         match at_once {
