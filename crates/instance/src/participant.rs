@@ -214,7 +214,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Takes the local transaction out of its session for a request. The first request of a
     /// transaction opens the session.
-    fn open_session(&self, gtid: Gtid, link: LinkId, piggyback: Piggyback) -> Result<Box<E::LocalTxn>, Abort> {
+    fn open_session(
+        &self,
+        gtid: Gtid,
+        link: LinkId,
+        piggyback: Piggyback,
+    ) -> Result<Box<E::LocalTxn>, Abort> {
         let mut sessions = self.distributed.sessions.borrow_mut();
         if let Some(session) = sessions.get_mut(&gtid) {
             if session.machine.state() != ParticipantState::Working {
@@ -399,7 +404,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if self.cancelled(gtid) { Err(Abort::Participant) } else { Ok(()) }
     }
 
-    async fn prepare(&self, gtid: Gtid, mut txn: Box<E::LocalTxn>, lock_point: LockPoint) -> Result<Vote, Abort> {
+    async fn prepare(
+        &self,
+        gtid: Gtid,
+        mut txn: Box<E::LocalTxn>,
+        lock_point: LockPoint,
+    ) -> Result<Vote, Abort> {
         let (engine, ctx) = (&self.shared.engine, &self.ctx);
         let validated = pin!(self.validate_for_vote(gtid, &mut txn)).await;
         if let Err(abort) = validated {

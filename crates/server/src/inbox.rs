@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_out_as_they_were_sent_whatever_the_pieces() {
+    fn messages_come_out_as_they_were_sent_in_any_pieces() {
         let bytes = b"B\x00\x00\x00\x06abD\x00\x00\x00\x04S\x00\x00\x00\x05x";
         for piece in 1..bytes.len() {
             let (mut inbox, mut found) = (Inbox::default(), Vec::new());

@@ -59,7 +59,10 @@ mod tests {
         names.insert("", 1);
         names.insert("a", 2);
         names.insert("", 3);
-        assert_eq!((names.get(""), names.get("a"), names.get("b"), names.len()), (Some(&3), Some(&2), None, 2));
+        assert_eq!(
+            (names.get(""), names.get("a"), names.get("b"), names.len()),
+            (Some(&3), Some(&2), None, 2)
+        );
         assert!(names.contains("") && !names.contains("b"));
         assert_eq!((names.remove(""), names.remove(""), names.len()), (Some(3), None, 1));
         names.insert("", 4);
