@@ -8,7 +8,6 @@ use exec::DesignKind;
 use instance::InstanceConfig;
 use sql::catalog::{Slots, Store};
 use sql::database::{Answer, Call, Command, Request};
-use sql::datetime::zone::Zone;
 use sql::program::*;
 use sql::{Database, Datum, Expr, SqlState, SqlType};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,6 @@
 
 use sql::catalog::{Slots, Store};
 use sql::database::{Answer, Call, Command, Request};
-use sql::datetime::zone::Zone;
 use sql::expression::{BinaryOp, Expr};
 use sql::program::*;
 use sql::{Database, Datum, SqlState, SqlType};
