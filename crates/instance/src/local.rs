@@ -70,7 +70,7 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     pub log_waits: LogWaits,
     pub occ: OccSettings,
     /// The distributed transactions that this worker knows.
-    pub distributed: Distributed<E::LocalTxn>,
+    pub distributed: Distributed<Box<E::LocalTxn>>,
     /// Requests that wait for others of their kind; `None` if each starts when it arrives.
     pub batches: Option<Batches>,
     /// Requests of other instances, of outside clients and of other workers' transactions.
@@ -315,8 +315,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     /// A local transaction for reuse, or a new one.
-    pub fn take_txn(&self) -> E::LocalTxn {
-        self.spares.take_txn().unwrap_or_else(|| self.shared.engine.local_txn(&self.ctx))
+    pub fn take_txn(&self) -> Box<E::LocalTxn> {
+        self.spares.take_txn().unwrap_or_else(|| Box::new(self.shared.engine.local_txn(&self.ctx)))
     }
 
     /// The rows, as one local transaction sees them.

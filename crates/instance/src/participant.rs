@@ -214,7 +214,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Takes the local transaction out of its session for a request. The first request of a
     /// transaction opens the session.
-    fn open_session(&self, gtid: Gtid, link: LinkId, piggyback: Piggyback) -> Result<E::LocalTxn, Abort> {
+    fn open_session(
+        &self,
+        gtid: Gtid,
+        link: LinkId,
+        piggyback: Piggyback,
+    ) -> Result<Box<E::LocalTxn>, Abort> {
         let mut sessions = self.distributed.sessions.borrow_mut();
         if let Some(session) = sessions.get_mut(&gtid) {
             if session.machine.state() != ParticipantState::Working {
@@ -231,7 +236,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     /// Begins a local transaction for a participant.
-    fn begin(&self, gtid: Gtid, piggyback: Piggyback) -> E::LocalTxn {
+    fn begin(&self, gtid: Gtid, piggyback: Piggyback) -> Box<E::LocalTxn> {
         let mut txn = self.take_txn();
         self.shared.engine.begin(&self.ctx, &mut txn, Protection::Locks);
         let home_is_validated = piggyback == Piggyback::Prepare(LockPoint::Reached) && self.me() < gtid.home;
@@ -344,7 +349,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     /// Ends a participant that has only read, at the lock point.
-    async fn pass(&self, mut txn: E::LocalTxn, passing: &Passing<'_, W, E>) -> Result<Vote, Abort> {
+    async fn pass(&self, mut txn: Box<E::LocalTxn>, passing: &Passing<'_, W, E>) -> Result<Vote, Abort> {
         let lsn = self.shared.engine.commit(&self.ctx, &mut txn);
         self.spares.give_txn(txn);
         if passing.opened.get() {
@@ -372,21 +377,21 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// The local transaction of a session that has run steps and was not asked to prepare. `None`
     /// while a step still runs.
-    fn take_working(&self, gtid: Gtid) -> Option<E::LocalTxn> {
+    fn take_working(&self, gtid: Gtid) -> Option<Box<E::LocalTxn>> {
         let mut sessions = self.distributed.sessions.borrow_mut();
         let session = sessions.get_mut(&gtid)?;
         if session.machine.state() == ParticipantState::Working { session.txn.take() } else { None }
     }
 
     /// Ends a session of which the local transaction cannot be prepared.
-    fn give_up(&self, gtid: Gtid, mut txn: E::LocalTxn) -> Result<(), Abort> {
+    fn give_up(&self, gtid: Gtid, mut txn: Box<E::LocalTxn>) -> Result<(), Abort> {
         let undone = self.shared.engine.rollback(&self.ctx, &mut txn);
         self.spares.give_txn(txn);
         self.distributed.sessions.borrow_mut().remove(&gtid);
         undone
     }
 
-    fn put_back(&self, gtid: Gtid, txn: E::LocalTxn) {
+    fn put_back(&self, gtid: Gtid, txn: Box<E::LocalTxn>) {
         if let Some(session) = self.distributed.sessions.borrow_mut().get_mut(&gtid) {
             session.txn = Some(txn);
             session.since_ns = world::now_ns();
@@ -399,7 +404,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if self.cancelled(gtid) { Err(Abort::Participant) } else { Ok(()) }
     }
 
-    async fn prepare(&self, gtid: Gtid, mut txn: E::LocalTxn, lock_point: LockPoint) -> Result<Vote, Abort> {
+    async fn prepare(
+        &self,
+        gtid: Gtid,
+        mut txn: Box<E::LocalTxn>,
+        lock_point: LockPoint,
+    ) -> Result<Vote, Abort> {
         let (engine, ctx) = (&self.shared.engine, &self.ctx);
         let validated = pin!(self.validate_for_vote(gtid, &mut txn)).await;
         if let Err(abort) = validated {

@@ -5,7 +5,8 @@ use wire::Batch;
 
 /// Values for reuse. `P` is a local transaction.
 pub(crate) struct Spares<P> {
-    txns: RefCell<Vec<P>>,
+    /// They are long, and a request would copy one three times: so it gets it in its box.
+    txns: RefCell<Vec<Box<P>>>,
     batches: RefCell<Vec<Batch>>,
     buffers: RefCell<Vec<Vec<u8>>>,
     /// A buffer in which frames are encoded.
@@ -24,11 +25,11 @@ impl<P> Default for Spares<P> {
 }
 
 impl<P> Spares<P> {
-    pub fn take_txn(&self) -> Option<P> {
+    pub fn take_txn(&self) -> Option<Box<P>> {
         self.txns.borrow_mut().pop()
     }
 
-    pub fn give_txn(&self, txn: P) {
+    pub fn give_txn(&self, txn: Box<P>) {
         self.txns.borrow_mut().push(txn);
     }
 

@@ -133,7 +133,7 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
             let txn = self.local.shared.engine.adopt(&self.local.ctx, in_doubt);
             let session = Session {
                 machine: Participant::recover(gtid),
-                txn: Some(txn),
+                txn: Some(Box::new(txn)),
                 link: None,
                 cancelled: false,
                 since_ns: 0,

@@ -8,25 +8,40 @@ use crate::shared::{Shared, stopped};
 use sql::catalog::{Catalog, Store};
 use sql::database::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Rows that one transaction removes: it holds up others for some milliseconds.
 const ROWS_AT_ONCE: u64 = 500;
+/// While clients run statements, each transaction is followed by a pause of this many times its
+/// length: nothing waits for a table to be empty, and statements do.
+const PAUSES: u32 = 3;
+/// Without a pause if fewer physical tables than this are free: the next tables need them.
+const FEW: usize = 32;
 /// After an error, which may pass.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Empties all tables that are to be emptied. Several calls at a time take turns.
+/// Empties all tables that are to be emptied. Several calls at a time take turns; a turn ends with
+/// its pause.
 pub async fn empty<E: Engine>(shared: Arc<Shared<E>>) {
     let stops = stopped(shared.stopping.clone());
     tokio::pin!(stops);
     loop {
         let step = async {
-            let _alone = shared.defining.lock().await;
+            let _turn = shared.emptying.lock().await;
+            let alone = shared.defining.lock().await;
+            let (begun, statements) = (Instant::now(), shared.counters.statements.load(Ordering::Relaxed));
             let catalog = shared.catalog();
             let Some(store) = catalog.emptying.first().copied() else { return true };
             if let Err(error) = some_rows(&shared, &catalog, store).await {
                 tracing::debug!(store = store.0, "a dropped table is not emptied yet: {error}");
                 tokio::time::sleep(PAUSE).await;
+            }
+            drop(alone);
+            let is_busy = shared.counters.statements.load(Ordering::Relaxed) != statements;
+            let free = usize::from(shared.stores).saturating_sub(catalog.stores().len());
+            if let Some(pause) = pause(begun.elapsed(), is_busy, free) {
+                tokio::time::sleep(pause).await;
             }
             false
         };
@@ -35,6 +50,11 @@ pub async fn empty<E: Engine>(shared: Arc<Shared<E>>) {
             () = &mut stops => return,
         }
     }
+}
+
+/// The pause after a transaction that took some time, if there is one.
+fn pause(took: Duration, is_busy: bool, free: usize) -> Option<Duration> {
+    (is_busy && free >= FEW).then(|| took * PAUSES)
 }
 
 /// Removes rows; with the last of them the table is free.
@@ -57,4 +77,17 @@ async fn some_rows<E: Engine>(
     conversation.commit().await?;
     shared.publish(Arc::new(after));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_come_first_unless_tables_run_short() {
+        let took = Duration::from_millis(2);
+        assert_eq!(pause(took, true, FEW), Some(Duration::from_millis(6)));
+        assert_eq!(pause(took, true, FEW - 1), None);
+        assert_eq!(pause(took, false, FEW), None);
+    }
 }

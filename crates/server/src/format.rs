@@ -1,6 +1,7 @@
 //! Values as clients send and get them, in text or binary form.
 
 use crate::incoming::{Format, utf8};
+use crate::outgoing::decimal;
 use crate::pgtype;
 use compiler::arrays::Elements;
 use sql::datetime::zone::Zone;
@@ -19,6 +20,7 @@ pub fn write(ty: SqlType, value: &Datum, format: Format, zone: &Zone, out: &mut 
             (SqlType::Varchar(_) | SqlType::Text | SqlType::Name, Datum::Text(text)) => {
                 out.extend_from_slice(text.as_bytes());
             }
+            (_, Datum::Int(number)) => decimal(number, out),
             _ => {
                 let mut text = String::new();
                 sql::text::write_in(&mut text, ty, value, zone);

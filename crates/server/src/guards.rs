@@ -123,7 +123,10 @@ impl Guards {
         let mut tables = self.lock();
         for oid in held {
             let Some(table) = tables.get_mut(&oid) else { continue };
-            table.sharing.retain(|sharer| *sharer != session);
+            // Those that came last mostly go first.
+            if let Some(at) = table.sharing.iter().rposition(|sharer| *sharer == session) {
+                table.sharing.swap_remove(at);
+            }
             if table.alone == Some(session) {
                 table.alone = None;
             }

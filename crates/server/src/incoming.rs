@@ -9,6 +9,7 @@
 //! readers accept any bytes: a count or a length that the body does not have is an error, and
 //! nothing is allocated for more elements than the body can hold.
 
+use smallvec::SmallVec;
 use sql::{SqlError, SqlState};
 
 /// The longest start-up packet, in bytes; PostgreSQL's limit.
@@ -137,11 +138,11 @@ pub struct Bind<'a> {
     pub portal: &'a str,
     pub statement: &'a str,
     /// None: all text; one: it is for all; else one for each parameter.
-    pub formats: Vec<Format>,
+    pub formats: Formats,
     /// `None` is null.
     pub values: Vec<Option<&'a [u8]>>,
     /// As `formats`, for the columns of the result.
-    pub results: Vec<Format>,
+    pub results: Formats,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -150,6 +151,9 @@ pub enum Format {
     Text,
     Binary,
 }
+
+/// Formats of several values, mostly few.
+pub type Formats = SmallVec<[Format; 16]>;
 
 impl Format {
     /// The format of element `i` where `formats` were given.
@@ -216,7 +220,7 @@ fn target(body: &mut Body<'_>) -> Result<Target, SqlError> {
 
 fn bind<'a>(body: &mut Body<'a>) -> Result<Bind<'a>, SqlError> {
     let (portal, statement) = (body.text()?, body.text()?);
-    let formats = body.list(2, Body::format)?;
+    let formats = body.formats()?;
     let values = body.list(4, Body::value)?;
     if formats.len() > 1 && formats.len() != values.len() {
         return Err(violation(format!(
@@ -225,7 +229,7 @@ fn bind<'a>(body: &mut Body<'a>) -> Result<Bind<'a>, SqlError> {
             values.len()
         )));
     }
-    Ok(Bind { portal, statement, formats, values, results: body.list(2, Body::format)? })
+    Ok(Bind { portal, statement, formats, values, results: body.formats()? })
 }
 
 /// What is left of a message.
@@ -255,6 +259,11 @@ impl<'a> Body<'a> {
 
     /// A text that ends with a zero byte.
     fn text(&mut self) -> Result<&'a str, SqlError> {
+        // Most names are empty.
+        if let [0, rest @ ..] = self.0 {
+            self.0 = rest;
+            return Ok("");
+        }
         let end = self
             .0
             .iter()
@@ -274,6 +283,11 @@ impl<'a> Body<'a> {
                 format!("unsupported format code: {}", other as i16),
             )),
         }
+    }
+
+    fn formats(&mut self) -> Result<Formats, SqlError> {
+        let count = usize::from(self.u16()?);
+        (0..count).map(|_| self.format()).collect()
     }
 
     fn value(&mut self) -> Result<Option<&'a [u8]>, SqlError> {

@@ -2,7 +2,7 @@
 
 use crate::general;
 use crate::incoming::Format;
-use crate::outgoing::{Field, RESULT_CHANGED};
+use crate::outgoing::{Field, Outgoing, RESULT_CHANGED};
 use crate::pgtype;
 use compiler::Parsed;
 use compiler::arrays::Elements;
@@ -11,7 +11,7 @@ use compiler::general::{Column as PlanColumn, Plan};
 use sql::catalog::{Catalog, Oid};
 use sql::{Program, SqlError, SqlState, SqlType};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A statement that is compiled, with what a session reads of it again and again.
 pub struct Ready {
@@ -22,6 +22,8 @@ pub struct Ready {
     pub params: Vec<SqlType>,
     /// The columns of the result; `None` if the statement has no rows.
     pub fields: Option<Vec<Field>>,
+    /// The message that describes them, all in text form; made when first used.
+    described: OnceLock<Vec<u8>>,
     /// Their types.
     pub types: Vec<SqlType>,
     /// The tables that it reads or writes.
@@ -88,6 +90,7 @@ impl Ready {
             fields: columns.map(|columns| {
                 columns.iter().map(|(name, ty, column)| pgtype::field(name, *ty, *column)).collect()
             }),
+            described: OnceLock::new(),
             tables,
             version: catalog.version,
             plan: None,
@@ -120,7 +123,7 @@ impl Ready {
         };
         let plan = general::plan(catalog, inner, &[], reason)?;
         let ready = Ready::general(inner, plan, catalog);
-        Ok(Ready { compiled: Compiled::Copy(copy), fields: None, ..ready })
+        Ok(Ready { compiled: Compiled::Copy(copy), fields: None, described: OnceLock::new(), ..ready })
     }
 
     /// A statement that a plan carries out.
@@ -140,11 +143,21 @@ impl Ready {
                 Some(each) if each.output.is_empty() => None,
                 _ => Some(plan.columns().iter().map(field).collect()),
             },
+            described: OnceLock::new(),
             types: plan.columns().iter().map(|column| column.field.ty).collect(),
             tables: plan.tables().to_vec(),
             version: catalog.version,
             plan: Some(plan),
         }
+    }
+
+    /// The message that describes its columns, which are `fields`, all in text form.
+    pub fn described(&self, fields: &[Field]) -> &[u8] {
+        self.described.get_or_init(|| {
+            let mut out = Outgoing::default();
+            out.row_description(fields, &[]);
+            out.bytes
+        })
     }
 
     /// Whether the client gets data from it, or sends data to it, by COPY.
@@ -266,8 +279,7 @@ impl Prepared {
     /// Those of the compiler; 0A000 if the columns of the result have changed.
     pub fn ready(&self, catalog: &Arc<Catalog>, keeps: bool) -> Result<Option<Arc<Ready>>, SqlError> {
         let Some(parsed) = &self.parsed else { return Ok(None) };
-        let kept = self.kept().clone();
-        if let Some(ready) = kept.filter(|ready| keeps && ready.version == catalog.version) {
+        if keeps && let Some(ready) = self.kept_for(catalog.version) {
             return Ok(Some(ready));
         }
         let ready = Arc::new(Ready::of(parsed, &self.types, catalog)?);
@@ -285,6 +297,11 @@ impl Prepared {
             *self.kept() = Some(Arc::clone(&ready));
         }
         Ok(Some(ready))
+    }
+
+    /// As compiled for the catalog of this version, if that is kept.
+    pub fn kept_for(&self, version: u64) -> Option<Arc<Ready>> {
+        self.kept().as_ref().filter(|ready| ready.version == version).map(Arc::clone)
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Option<Arc<Ready>>> {

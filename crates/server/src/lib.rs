@@ -13,7 +13,7 @@
 //! - [`serving`], [`listening`], [`shared`]: the server, its listeners, what all sessions share.
 //! - [`counters`], [`status`]: what it counts, and tells over HTTP.
 //! - [`access`], [`scram`], [`tls`]: which clients get in.
-//! - [`transport`], [`incoming`], [`outgoing`], [`mod@format`], [`pgtype`], [`copy_format`]: bytes.
+//! - [`transport`], [`mod@inbox`], [`incoming`], [`outgoing`], [`mod@format`], [`pgtype`], [`copy_format`]: bytes.
 //! - [`session`]: one client, from the first packet to the end; [`settings`], [`language`].
 //! - [`general`]: queries that are no programs.
 //! - [`guards`], [`sequences`], [`emptying`]: what sessions must agree on besides rows.
@@ -39,6 +39,7 @@ pub mod engine;
 pub mod format;
 pub mod general;
 pub mod guards;
+pub mod inbox;
 pub mod incoming;
 pub mod language;
 pub mod listening;

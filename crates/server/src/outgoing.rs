@@ -5,6 +5,8 @@
 
 use crate::incoming::Format;
 use sql::SqlError;
+use std::fmt::Display;
+use std::io::Write;
 
 /// Messages on their way to the client. The session writes them out when it waits for the client,
 /// and when there are more bytes than it wants to keep.
@@ -65,6 +67,12 @@ impl Field {
     pub fn looks_like(&self, other: &Field) -> bool {
         (&self.name, self.ty, self.modifier) == (&other.name, other.ty, other.modifier)
     }
+}
+
+/// Appends a number's digits.
+pub fn decimal(number: impl Display, out: &mut Vec<u8>) {
+    // A vector takes all bytes.
+    let _ = write!(out, "{number}");
 }
 
 impl Outgoing {
@@ -202,6 +210,16 @@ impl Outgoing {
 
     pub fn command_complete(&mut self, tag: &str) {
         self.message(b'C', |out| text(out, tag));
+    }
+
+    /// As [`Outgoing::command_complete`], with a number behind the word.
+    pub fn command_counted(&mut self, word: &str, count: u64) {
+        self.message(b'C', |out| {
+            out.extend_from_slice(word.as_bytes());
+            out.push(b' ');
+            decimal(count, out);
+            out.push(0);
+        });
     }
 
     /// Asks the client for the data of a COPY: text or binary, with this many columns.

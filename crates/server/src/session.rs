@@ -26,24 +26,26 @@ mod explaining_call;
 mod extended;
 mod filling;
 mod general;
+mod names;
 mod simple;
 pub mod startup;
 
 use crate::engine::Engine;
+use crate::inbox::HEAD;
 use crate::incoming::{Message, is_extended, violation};
 use crate::language::Prepared;
 use crate::outgoing::Severity;
 use crate::settings::{Limit, Settings};
-use crate::shared::{Registered, Shared, stopped};
-use crate::transport::{Frame, Lost, MOST_MESSAGE_BYTES, Transport};
+use crate::shared::{Registered, Shared};
+use crate::transport::{Frame, Lost, MOST_MESSAGE_BYTES, MOST_SHORT_BYTES, Transport};
 use block::{Block, Kind};
 use cursors::Cursor;
 use extended::Portal;
 use filling::Numbers;
-use foldhash::fast::RandomState;
+use names::Names;
 use sql::{SqlError, SqlState};
 use std::collections::HashMap;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -58,14 +60,15 @@ pub struct Session<S, E: Engine> {
     registered: Registered,
     database: String,
     settings: Settings,
-    /// By name; the unnamed one has an empty name.
-    statements: HashMap<String, Arc<Prepared>, RandomState>,
-    portals: HashMap<String, Portal, RandomState>,
+    statements: Names<Arc<Prepared>>,
+    portals: Names<Portal>,
     cursors: HashMap<String, Cursor>,
     block: Block<E::Conversation>,
     numbers: Numbers,
     /// After an error in the extended protocol, up to the next Sync.
     skips: bool,
+    /// Ends when the server stops. Made once: to begin this wait costs more than to go on with it.
+    stops: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
 }
 
 /// Why a statement did not come to its end.
@@ -86,6 +89,15 @@ impl From<Lost> for Failure {
     fn from(lost: Lost) -> Failure {
         Failure::Over(lost)
     }
+}
+
+/// A message that needs no wait, or not before it is read.
+enum AtOnce {
+    /// The outcome of one that was carried out.
+    Done(Result<(), Failure>),
+    /// The portal's name, and the most rows.
+    Execute(String, u32),
+    Sync,
 }
 
 /// How a session goes on after a message.
@@ -118,10 +130,24 @@ impl<S: Stream, E: Engine> Session<S, E> {
     }
 
     async fn turn(&mut self) -> Result<Next, Lost> {
+        match self.at_once() {
+            Some(AtOnce::Done(Ok(()))) if !self.transport.is_full() => return Ok(Next::Message),
+            Some(AtOnce::Done(done)) => return Box::pin(self.done(done)).await,
+            Some(AtOnce::Execute(portal, most)) => {
+                return match Box::pin(self.execute(&portal, most)).await {
+                    Ok(()) if !self.transport.is_full() => Ok(Next::Message),
+                    done => Box::pin(self.done(done)).await,
+                };
+            }
+            Some(AtOnce::Sync) => return pin!(self.sync()).await.map(|()| Next::Message),
+            None => {}
+        }
         let frame = pin!(self.wait()).await?;
         let (tag, body) = match frame {
-            Frame::Message { tag, body } => (tag, body),
-            Frame::TooLong { tag, bytes } => {
+            // Perhaps there is a whole message now.
+            None => return Ok(Next::Message),
+            Some(Frame::Message { tag, body }) => (tag, body),
+            Some(Frame::TooLong { tag, bytes }) => {
                 let message = format!("a message of {bytes} bytes; expected at most {MOST_MESSAGE_BYTES}");
                 let error = SqlError::new(SqlState::PROGRAM_LIMIT, message)
                     .with_hint("Send fewer rows at once, or use COPY.");
@@ -157,6 +183,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => Ok(()),
             Message::Password(_) => return Err(Lost::Refused(violation("unexpected password message"))),
         };
+        pin!(self.done(done)).await
+    }
+
+    /// After a message of the extended protocol.
+    async fn done(&mut self, done: Result<(), Failure>) -> Result<Next, Lost> {
         match done {
             Ok(()) => {}
             Err(Failure::Statement(error)) => {
@@ -167,6 +198,33 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
         pin!(self.transport.relieve()).await?;
         Ok(Next::Message)
+    }
+
+    /// Carries out the next message where it lies, if it is here as a whole and needs no wait, or
+    /// says which of the commonest two it is. The others, and those that cannot be read, are left.
+    fn at_once(&mut self) -> Option<AtOnce> {
+        if self.skips {
+            return None;
+        }
+        let inbox = std::mem::take(&mut self.transport.inbox);
+        let found = inbox.message(MOST_SHORT_BYTES).filter(|(tag, _)| b"BCDEPS".contains(tag));
+        let length = found.map_or(0, |(_, body)| body.len() + HEAD);
+        let done = found.and_then(|(tag, body)| match Message::read(tag, body).ok()? {
+            Message::Parse { statement, text, types } => {
+                Some(AtOnce::Done(self.parse(statement, text, &types)))
+            }
+            Message::Bind(bind) => Some(AtOnce::Done(self.bind(&bind))),
+            Message::Describe(target, name) => Some(AtOnce::Done(self.describe(target, name))),
+            Message::Close(target, name) => Some(AtOnce::Done(self.close(target, name))),
+            Message::Execute { portal, most } => Some(AtOnce::Execute(portal.to_owned(), most)),
+            Message::Sync => Some(AtOnce::Sync),
+            _ => None,
+        });
+        self.transport.inbox = inbox;
+        if done.is_some() {
+            self.transport.inbox.take(length);
+        }
+        done
     }
 
     /// Refuses a message that cannot be read; those of unknown types end the session, because the
@@ -205,10 +263,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
         self.transport.flush().await
     }
 
-    /// The next message of the client. It may take long.
-    async fn wait(&mut self) -> Result<Frame, Lost> {
+    /// The next message of the client, or `None` when its first bytes have come. It may take long.
+    async fn wait(&mut self) -> Result<Option<Frame>, Lost> {
         if let Some(frame) = self.transport.frame_here() {
-            return Ok(frame);
+            return Ok(Some(frame));
         }
         let (limit, state, message) = match self.block.kind {
             Kind::None => (
@@ -223,12 +281,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
             ),
         };
         let stops_now = self.block.kind == Kind::None && !self.skips;
-        let stopping = self.shared.stopping.clone();
         tokio::select! {
             biased;
-            frame = self.transport.frame() => frame,
+            frame = self.transport.frame_or_bytes() => frame,
             () = limit_of(limit) => Err(Lost::Refused(SqlError::new(SqlState(state), message))),
-            () = stopped(stopping), if stops_now => Err(Lost::Refused(by_command())),
+            () = &mut self.stops, if stops_now => Err(Lost::Refused(by_command())),
         }
     }
 }

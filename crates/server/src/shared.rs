@@ -7,15 +7,18 @@ use crate::guards::{Guards, SessionId};
 use crate::language::Cache;
 use crate::scram;
 use crate::sequences::Sequences;
+use futures_util::task::AtomicWaker;
+use sql::bound::Bound;
 use sql::catalog::Catalog;
 use sql::database::Call;
 use sql::datetime::zone::Zone;
 use sql::{Datum, Program};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 /// Limits of a server.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +73,12 @@ pub struct Shared<E: Engine> {
     pub counters: Counters,
     /// As of the last committed change.
     catalog: RwLock<Arc<Catalog>>,
+    /// That of `catalog`. Written after it, before the guards of the change are given back.
+    version: AtomicU64,
     /// Held by the one transaction that changes the catalog.
     pub defining: Arc<tokio::sync::Mutex<()>>,
+    /// Held by the one task that empties tables.
+    pub emptying: tokio::sync::Mutex<()>,
     running: Mutex<HashMap<SessionId, Running>>,
     next: AtomicI32,
     /// Of the next statement: higher than all numbers that an earlier server gave, because it
@@ -88,17 +95,18 @@ struct Running {
     activity: Arc<Activity>,
 }
 
-/// The wish of another connection that a session's statement end.
+/// The wish of another connection that a session's statement end. Only the session's own task waits
+/// for it, so one waker is enough.
 #[derive(Default)]
 pub struct Cancel {
     asked: AtomicBool,
-    notify: Notify,
+    waker: AtomicWaker,
 }
 
 impl Cancel {
     fn ask(&self) {
         self.asked.store(true, Ordering::Release);
-        self.notify.notify_waiters();
+        self.waker.wake();
     }
 
     /// Forgets wishes about statements that have ended.
@@ -107,15 +115,12 @@ impl Cancel {
     }
 
     pub async fn asked(&self) {
-        loop {
-            let notified = self.notify.notified();
-            tokio::pin!(notified);
-            notified.as_mut().enable();
-            if self.asked.load(Ordering::Acquire) {
-                return;
-            }
-            notified.await;
-        }
+        std::future::poll_fn(|cx| {
+            // A wish that comes after this look wakes the task.
+            self.waker.register(cx.waker());
+            if self.asked.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 }
 
@@ -148,8 +153,10 @@ impl<E: Engine> Shared<E> {
             sequences: Sequences::default(),
             cache: Cache::default(),
             counters: Counters::default(),
+            version: AtomicU64::new(catalog.version),
             catalog: RwLock::new(Arc::new(catalog)),
             defining: Arc::default(),
+            emptying: tokio::sync::Mutex::default(),
             running: Mutex::default(),
             next: AtomicI32::new(1),
             next_statement: AtomicI64::new(now().saturating_mul(1000)),
@@ -163,16 +170,23 @@ impl<E: Engine> Shared<E> {
     }
 
     pub fn call(&self, program: Arc<Program>, params: Vec<Datum>, now: i64, zone: Zone) -> Call {
-        Call { program, params, now, zone, statement: self.statement() }
+        Call { program, bound: Arc::new(Bound { params, now, zone }), statement: self.statement() }
     }
 
     pub fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The version of the catalog. To read it costs less than to hold the catalog.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
     /// Makes a committed change of the catalog known to all sessions.
     pub fn publish(&self, catalog: Arc<Catalog>) {
+        let version = catalog.version;
         *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+        self.version.store(version, Ordering::Release);
         self.cache.clear();
     }
 

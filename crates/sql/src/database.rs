@@ -40,19 +40,9 @@ pub struct Database {
 pub struct Call {
     #[serde(with = "crate::kept")]
     pub program: Arc<Program>,
-    pub params: Vec<Datum>,
-    /// The begin of the transaction, in the form of [`Datum::Timestamp`].
-    pub now: i64,
-    /// The zone of the session.
-    pub zone: Zone,
+    pub bound: Arc<Bound>,
     /// A number that no other statement of the database has.
     pub statement: i64,
-}
-
-impl Call {
-    fn bound(&self) -> Bound {
-        Bound { params: self.params.clone(), now: self.now, zone: self.zone.clone() }
-    }
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -332,8 +322,7 @@ impl Database {
         reach: Reach,
     ) -> Result<Answer, Stop> {
         work.begin_statement(call.statement);
-        let bound = Arc::new(call.bound());
-        pin!(work.run(&call.program, &bound, reach)).await.map(Answer::Outcomes)
+        pin!(work.run(&call.program, &call.bound, reach)).await.map(Answer::Outcomes)
     }
 
     async fn converse(&self, first: Command, txn: &mut (dyn Transact + '_)) -> Result<Answer, Abort> {
@@ -406,8 +395,8 @@ impl Database {
     pub fn places_of<P: Procedure>(&self, procedure: &P, call: &NativeCall) -> Vec<(Store, u32)> {
         let (now, statement) = (call.now, call.statement);
         let begins = |program: &Arc<Program>, params| {
-            let program = Arc::clone(program);
-            self.slots_of_call(&Call { program, params, now, zone: Zone::UTC, statement })
+            let (program, bound) = (Arc::clone(program), Arc::new(Bound { params, now, zone: Zone::UTC }));
+            self.slots_of_call(&Call { program, bound, statement })
         };
         native::run::places_of(procedure, call, self.sites, &begins)
     }
@@ -439,7 +428,7 @@ impl Database {
     }
 
     fn known_slots(&self, call: &Call) -> Vec<(Store, u32)> {
-        let bound = call.bound();
+        let bound = &call.bound;
         let mut places = Vec::new();
         for statement in &call.program.statements {
             match statement {
@@ -448,15 +437,15 @@ impl Database {
                         .sources
                         .first()
                         .into_iter()
-                        .for_each(|j| self.slots_of(&j.source, &bound, &mut places));
+                        .for_each(|j| self.slots_of(&j.source, bound, &mut places));
                 }
-                Statement::Update(update) => self.slots_of(&update.source, &bound, &mut places),
-                Statement::Delete(delete) => self.slots_of(&delete.source, &bound, &mut places),
+                Statement::Update(update) => self.slots_of(&update.source, bound, &mut places),
+                Statement::Delete(delete) => self.slots_of(&delete.source, bound, &mut places),
                 Statement::Insert(insert) => {
                     if let crate::program::InsertRows::Values(rows) = &insert.rows {
                         let table = &insert.table;
                         for row in rows.iter().take(8).filter(|_| !table.key.is_empty()) {
-                            let of = |&column: &u16| known(&row[usize::from(column)], &bound);
+                            let of = |&column: &u16| known(&row[usize::from(column)], bound);
                             if let Some(key) = table.key.iter().map(of).collect::<Option<Vec<Datum>>>() {
                                 places.push((table.store, table.place(&key, self.sites).slot));
                             }

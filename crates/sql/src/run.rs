@@ -25,7 +25,7 @@ use crate::Datum;
 use crate::bound::Bound;
 use crate::catalog::Store;
 use crate::measured::{Did, Phases};
-use crate::program::{Outcome, Program, Statement};
+use crate::program::{Outcome, Program, RowLock, Statement};
 use crate::step::{Put, Putting};
 use std::collections::HashSet;
 use std::pin::pin;
@@ -174,6 +174,13 @@ impl Work<'_, dyn Transact + '_> {
     ) -> Result<Vec<Outcome>, Stop> {
         if let Some(flow) = &program.flow {
             return self.run_flow((program, flow), bound, reach).await.map(|outcome| vec![outcome]);
+        }
+        if let [Statement::Select(select)] = program.statements.as_slice()
+            && self.plans()
+            && let Some((source, key)) = round::one_row(select)
+            && source.lock == RowLock::None
+        {
+            return pin!(self.read_one(select, (source, key), bound)).await.map(|outcome| vec![outcome]);
         }
         let mut outcomes = Vec::with_capacity(program.statements.len());
         for statement in &program.statements {

@@ -8,7 +8,6 @@ use exec::DesignKind;
 use instance::InstanceConfig;
 use sql::catalog::{Slots, Store};
 use sql::database::{Answer, Call, Command, Request};
-use sql::datetime::zone::Zone;
 use sql::program::*;
 use sql::{Database, Datum, Expr, SqlState, SqlType};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +52,7 @@ fn call(statement: Statement) -> Call {
     let only_reads = matches!(statement, Statement::Select(_));
     let program =
         Arc::new(Program { statements: vec![statement], params: Vec::new(), flow: None, only_reads });
-    Call { program, params: Vec::new(), now: 0, zone: Zone::UTC, statement: 1 }
+    Call { program, bound: Arc::default(), statement: 1 }
 }
 
 fn insert(ids: &[i64]) -> Call {
@@ -114,7 +113,7 @@ fn take(path: Path, lock: RowLock, limit: Option<i64>) -> Call {
     };
     let statements = vec![Statement::Select(select)];
     let program = Arc::new(Program { statements, params: Vec::new(), flow: None, only_reads: false });
-    Call { program, params: Vec::new(), now: 0, zone: Zone::UTC, statement: 1 }
+    Call { program, bound: Arc::default(), statement: 1 }
 }
 
 fn ids(answer: &Answer) -> Vec<Datum> {

@@ -100,19 +100,26 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
     }
 
+    /// A statement as compiled for the catalog that this transaction sees; `None` for an empty text.
+    pub(super) fn ready_of(&self, prepared: &Prepared) -> Result<Option<Arc<Ready>>, SqlError> {
+        let is_shared = self.block.changing.is_none();
+        match prepared.kept_for(self.shared.version()).filter(|_| is_shared) {
+            Some(ready) => Ok(Some(ready)),
+            None => prepared.ready(&self.catalog(), is_shared),
+        }
+    }
+
     /// A statement as compiled for the present catalog. Its tables stay as they are until the
     /// guards are released. `None` for an empty text.
     pub(super) async fn guarded(&mut self, prepared: &Prepared) -> Result<Option<Arc<Ready>>, SqlError> {
         loop {
-            let catalog = self.catalog();
-            let Some(ready) = prepared.ready(&catalog, self.block.changing.is_none())? else {
-                return Ok(None);
-            };
+            let version = self.shared.version();
+            let Some(ready) = self.ready_of(prepared)? else { return Ok(None) };
             let session = self.registered.id;
             while let Some(table) = self.shared.guards.share(session, &ready.tables, &mut self.block.held) {
                 self.guard(table, Hold::Shared).await?;
             }
-            if Arc::ptr_eq(&catalog, &self.catalog()) {
+            if self.shared.version() == version {
                 return Ok(Some(ready));
             }
         }

@@ -11,7 +11,7 @@ use super::general::bytes_of;
 use super::{Failure, Session, Stream};
 use crate::engine::Engine;
 use crate::format;
-use crate::incoming::{Bind, Format, Target, violation};
+use crate::incoming::{Bind, Format, Formats, Target, violation};
 use crate::language::{Prepared, Ready};
 use crate::outgoing::{Field, Severity};
 use crate::pgtype;
@@ -31,7 +31,7 @@ pub(super) struct Portal {
     /// As compiled when it was bound; `None` for an empty text.
     ready: Option<Arc<Ready>>,
     params: Vec<Datum>,
-    formats: Vec<Format>,
+    formats: Formats,
     /// The memory of its values, or of the rows that it had when it was first suspended.
     bytes: usize,
     state: State,
@@ -101,7 +101,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     /// Keeps a statement under a name.
     pub(super) fn keep(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<(), SqlError> {
-        if self.statements.contains_key(name) && !name.is_empty() {
+        if !name.is_empty() && self.statements.contains(name) {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState(*b"42P05"), message));
         }
@@ -109,12 +109,12 @@ impl<S: Stream, E: Engine> Session<S, E> {
             let message = format!("a session has at most {MOST_NAMES} prepared statements");
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message).with_hint("DEALLOCATE some of them."));
         }
-        let texts: usize = self.statements.values().map(|known| known.text_bytes()).sum();
-        if !name.is_empty() && texts + prepared.text_bytes() > MOST_TEXTS {
+        let texts = || self.statements.values().map(|known| known.text_bytes()).sum::<usize>();
+        if !name.is_empty() && texts() + prepared.text_bytes() > MOST_TEXTS {
             let message = format!("the prepared statements of a session are longer than {MOST_TEXTS} bytes");
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message).with_hint("DEALLOCATE some of them."));
         }
-        self.statements.insert(name.to_owned(), prepared);
+        self.statements.insert(name, prepared);
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     pub(super) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Failure> {
         let prepared = Arc::clone(self.statement(bind.statement)?);
-        let ready = prepared.ready(&self.catalog(), self.block.changing.is_none())?;
+        let ready = self.ready_of(&prepared)?;
         if self.block.failed && !ready.as_ref().is_none_or(|ready| ready.ends_failure()) {
             return Err(super::block::in_failed().into());
         }
@@ -168,7 +168,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 Some(bytes) => format::read(types[i], bytes, Format::of(&bind.formats, i), &zone)?,
             });
         }
-        if self.portals.contains_key(bind.portal) && !bind.portal.is_empty() {
+        if !bind.portal.is_empty() && self.portals.contains(bind.portal) {
             let message = format!("portal \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState(*b"42P03"), message).into());
         }
@@ -181,13 +181,14 @@ impl<S: Stream, E: Engine> Session<S, E> {
             _ => None,
         };
         let (prepared, ready) = filled.unwrap_or((prepared, ready));
-        let bytes = bind.values.iter().flatten().map(|value| value.len()).sum();
+        let mut bytes = 0;
         if !bind.portal.is_empty() {
+            bytes = bind.values.iter().flatten().map(|value| value.len()).sum();
             self.may_keep(bytes)?;
         }
         let (formats, state) = (bind.results.clone(), State::Bound);
         let portal = Portal { prepared, ready, params, formats, bytes, state };
-        self.portals.insert(bind.portal.to_owned(), portal);
+        self.portals.insert(bind.portal, portal);
         self.transport.out.bind_complete();
         Ok(())
     }
@@ -207,7 +208,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
         let of = |at: usize| (arrays.get(&at).cloned().flatten(), ready.params[at]);
         let filled = Arc::new(prepared.with_arrays(ready, &of, &self.catalog())?);
-        let ready = filled.ready(&self.catalog(), self.block.changing.is_none())?;
+        let ready = self.ready_of(&filled)?;
         Ok((filled, ready))
     }
 
@@ -215,7 +216,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         match target {
             Target::Statement => {
                 let prepared = Arc::clone(self.statement(name)?);
-                let ready = prepared.ready(&self.catalog(), self.block.changing.is_none())?;
+                let ready = self.ready_of(&prepared)?;
                 let params = ready.as_ref().map_or(&[][..], |ready| &ready.params);
                 let number = |(at, ty): (usize, &SqlType)| match prepared.arrays().contains(&at) {
                     true => pgtype::array_number(*ty),
@@ -246,6 +247,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
         };
         let named = self.named_shape(ready)?;
         match named.as_ref().map(|(fields, _)| fields).or(ready.fields.as_ref()) {
+            Some(fields) if named.is_none() && formats.iter().all(|format| *format == Format::Text) => {
+                self.transport.out.bytes.extend_from_slice(ready.described(fields));
+            }
             Some(fields) => self.transport.out.row_description(fields, formats),
             None => self.transport.out.no_data(),
         }
@@ -264,7 +268,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 Ok(Some((cursor.fields.clone(), cursor.types.clone())))
             }
             Compiled::Execute { name, .. } => {
-                let named = self.statement(name)?.ready(&self.catalog(), self.block.changing.is_none())?;
+                let named = self.ready_of(self.statement(name)?)?;
                 Ok(named.and_then(|named| Some((named.fields.clone()?, named.types.clone()))))
             }
             _ => Ok(None),
@@ -309,14 +313,14 @@ impl<S: Stream, E: Engine> Session<S, E> {
             self.transport.out.portal_suspended();
         } else {
             match tag {
-                RowsTag::Counted(word) => self.transport.out.command_complete(&format!("{word} {count}")),
+                RowsTag::Counted(word) => self.transport.out.command_counted(word, count.into()),
                 RowsTag::Whole(tag) => self.transport.out.command_complete(tag),
             }
             if rows.len() == 0 && matches!(tag, RowsTag::Whole(_)) {
                 portal.state = State::Done;
             }
         }
-        self.portals.insert(name.to_owned(), portal);
+        self.portals.insert(name, portal);
         Ok(())
     }
 

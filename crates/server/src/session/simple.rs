@@ -77,14 +77,14 @@ impl<S: Stream, E: Engine> Session<S, E> {
     /// The statement to carry out, with its parameters: for `EXECUTE` the prepared one that it
     /// names, else the statement itself.
     pub(super) fn named(&self, prepared: Arc<Prepared>) -> Result<(Arc<Prepared>, Vec<Datum>), SqlError> {
-        let ready = prepared.ready(&self.catalog(), self.block.changing.is_none())?;
+        let ready = self.ready_of(&prepared)?;
         if let Some(Compiled::Execute { name, args }) = ready.as_ref().map(|ready| &ready.compiled) {
             let named = self.statements.get(name).ok_or_else(|| super::no_statement(name))?;
             if !named.arrays().is_empty() {
                 let hint = "Bind the parameters by the protocol, or write the arrays into the statement.";
                 return Err(SqlError::unsupported("EXECUTE with arrays", Some(hint)));
             }
-            let wanted = named.ready(&self.catalog(), self.block.changing.is_none())?;
+            let wanted = self.ready_of(named)?;
             let params = wanted.as_ref().map_or(&[][..], |ready| &ready.params);
             return Ok((
                 Arc::clone(named),
@@ -117,11 +117,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
         for row in &rows {
             self.give_row(types, row, &[]).await?;
         }
-        let tag = match tag {
-            RowsTag::Counted(word) => format!("{word} {}", rows.len()),
-            RowsTag::Whole(tag) => tag,
-        };
-        self.transport.out.command_complete(&tag);
+        match tag {
+            RowsTag::Counted(word) => self.transport.out.command_counted(word, rows.len() as u64),
+            RowsTag::Whole(tag) => self.transport.out.command_complete(&tag),
+        }
         Ok(())
     }
 

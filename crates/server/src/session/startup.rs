@@ -2,6 +2,7 @@
 
 use super::block::Block;
 use super::filling::Numbers;
+use super::names::Names;
 use super::{Session, Stream};
 use crate::access::{Demand, Origin};
 use crate::counters::Counters;
@@ -10,7 +11,7 @@ use crate::incoming::{First, Message, Startup, violation};
 use crate::outgoing::{Severity, Status};
 use crate::scram::{self, Exchange, Verifier};
 use crate::settings::{Settings, of_options};
-use crate::shared::Shared;
+use crate::shared::{Shared, stopped};
 use crate::transport::{Frame, Lost, Transport};
 use sql::{SqlError, SqlState};
 use std::collections::HashMap;
@@ -145,18 +146,20 @@ async fn begin<S: Stream, E: Engine>(
     out.ready(Status::Idle);
     tracing::info!(session = registered.id, ?origin, database, "a session begins");
     let id = registered.id;
+    let stops = Box::pin(stopped(shared.stopping.clone()));
     let mut session = Session {
         shared,
         transport,
         registered,
         database,
         settings,
-        statements: HashMap::default(),
-        portals: HashMap::default(),
+        statements: Names::default(),
+        portals: Names::default(),
         cursors: HashMap::new(),
         block: Block::default(),
         numbers: Numbers::default(),
         skips: false,
+        stops,
     };
     if session.transport.flush().await.is_ok() {
         session.serve().await;

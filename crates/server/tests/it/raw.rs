@@ -121,6 +121,26 @@ async fn the_order_of_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_in_two_pieces_has_the_same_answers() {
+    let bench = Bench::new().await;
+    let mut raw = Raw::new(&bench).await;
+    raw.ask(&[query("CREATE TABLE t (a int PRIMARY KEY, b int)")]).await;
+    raw.ask(&[query("INSERT INTO t VALUES (1, 10), (2, 20)")]).await;
+    raw.0.set_nodelay(true).unwrap();
+    let describe = message(b'D', b"P\0");
+    let read = [parse("SELECT b FROM t WHERE a = 2"), bind(), describe, execute(0), sync()].concat();
+    for cut in 0..=read.len() {
+        let (first, second) = read.split_at(cut);
+        raw.0.write_all(first).await.unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(raw.ask(&[second.to_vec()]).await, tags("12TDCZ", 'I'), "cut at {cut}");
+    }
+    // A statement that is longer than messages of other kinds may be.
+    let long = parse(&format!("SELECT b FROM t WHERE a = 1 /* {} */", "x".repeat(100_000)));
+    assert_eq!(raw.ask(&[long, bind(), execute(0), sync()]).await, tags("12DCZ", 'I'));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_before_one_sync_are_one_transaction() {
     let bench = Bench::new().await;
     let mut raw = Raw::new(&bench).await;

@@ -43,7 +43,7 @@ pub(super) fn is_plain(statement: &Statement) -> bool {
 }
 
 /// The source of a query for one row by its whole key, of which nothing but columns is asked.
-fn one_row(select: &Select) -> Option<(&Source, &[Expr])> {
+pub(super) fn one_row(select: &Select) -> Option<(&Source, &[Expr])> {
     let [joined] = select.sources.as_slice() else { return None };
     let Path::Keys(keys) = &joined.source.path else { return None };
     let [key] = keys.as_slice() else { return None };
@@ -86,6 +86,23 @@ impl Work<'_, dyn Transact + '_> {
         let outputs = self.round(batch, ends).await?;
         let outcomes = taken(plans, bound, outputs)?;
         wrong.map_or(Ok(outcomes), |error| Err(error.into()))
+    }
+
+    /// Runs a query for which [`one_row`] holds, by itself: most queries are such.
+    pub(super) async fn read_one(
+        &mut self,
+        select: &Select,
+        (source, key): (&Source, &[Expr]),
+        bound: &Arc<Bound>,
+    ) -> Result<Outcome, Stop> {
+        let none: Vec<Datum> = Vec::new();
+        let key = Expr::eval_all(key, &bound.context(), &none)?;
+        if key.iter().any(Datum::is_null) {
+            return Ok(Outcome::default());
+        }
+        let fetch = self.fetch_of(source, &key, bound, None);
+        let hits = self.txn.fetch_one(fetch, RowLock::None).await?;
+        Ok(select::of_one_source(select, bound, std::iter::once(hits))?)
     }
 
     /// Makes the steps of a statement.

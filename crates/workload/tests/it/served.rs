@@ -2,7 +2,6 @@
 
 use sql::catalog::{Slots, Store};
 use sql::database::{Answer, Call, Command, Request};
-use sql::datetime::zone::Zone;
 use sql::expression::{BinaryOp, Expr};
 use sql::program::*;
 use sql::{Database, Datum, SqlState, SqlType};
@@ -111,7 +110,7 @@ fn delete(path: Path) -> Statement {
 
 fn call(statements: Vec<Statement>) -> Call {
     let program = Arc::new(Program { statements, params: Vec::new(), only_reads: false, flow: None });
-    Call { program, params: Vec::new(), now: 0, zone: Zone::UTC, statement: 1 }
+    Call { program, bound: Arc::default(), statement: 1 }
 }
 
 struct Bench(Oracle<Database>);
