@@ -3,6 +3,7 @@
 use crate::incoming::{Format, utf8};
 use crate::pgtype;
 use compiler::arrays::Elements;
+use sql::catalog::Catalog;
 use sql::datetime::zone::Zone;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 
@@ -70,7 +71,8 @@ pub fn read_array(ty: SqlType, bytes: &[u8], format: Format) -> Result<Elements,
     let Some(count) = count.filter(|count| dimensions == 1 && *count <= bytes.len()) else {
         return Err(wrong());
     };
-    let ty = pgtype::of_number(element as u32).ok().flatten().unwrap_or(ty);
+    // An element of one of the user's types is what the parameter is.
+    let ty = pgtype::of_number(&Catalog::default(), element as u32).ok().flatten().unwrap_or(ty);
     let mut all = Vec::with_capacity(count);
     for _ in 0..count {
         let length = take(4).and_then(integer);

@@ -3,6 +3,10 @@
 //! decimal numbers are written. So the parts of a `jsonb` are found by the same search as those of
 //! a `json`.
 
+pub mod change;
+pub mod parts;
+pub mod tree;
+
 use crate::value::Numeric;
 use crate::{Datum, SqlError, SqlState, SqlType, array};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};

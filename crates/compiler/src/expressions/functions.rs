@@ -306,6 +306,12 @@ pub fn with_args(compiler: &mut Compiler<'_>, name: &str, args: Vec<Typed>) -> R
     if let Some(value) = compiler.of_array(name, &args)? {
         return Ok(value);
     }
+    if let Some(value) = compiler.of_document(name, &args)? {
+        return Ok(value);
+    }
+    if let Some(value) = super::enumeration::call(name, &args)? {
+        return Ok(value);
+    }
     if let Some(value) = compiler.of_regex(name, &args)? {
         return Ok(value);
     }
@@ -493,5 +499,5 @@ pub fn gives_rows(name: &str) -> bool {
         "string_to_table",
         "unnest",
     ];
-    NAMES.contains(&name)
+    NAMES.contains(&name) || super::documents::gives_parts(name)
 }
