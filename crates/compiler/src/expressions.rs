@@ -304,6 +304,7 @@ impl<'a> Compiler<'a> {
         }
         if let (ast::Expr::Tuple(left), ast::Expr::Tuple(right)) = (left, right) {
             return match op {
+                BinaryOperator::Overlaps => self.overlaps(scope, left, right),
                 BinaryOperator::Eq => self.tuples_equal(scope, left, right),
                 BinaryOperator::NotEq => Ok(not(self.tuples_equal(scope, left, right)?)),
                 _ => Err(Stop::General("a comparison of row values")),

@@ -67,7 +67,7 @@ impl Compiler<'_> {
         for access in accesses {
             let AccessExpr::Subscript(Subscript::Index { index }) = access else {
                 let what = "jsonb subscript does not support slices";
-                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what).into());
+                return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, what).into());
             };
             let index = self.expr(scope, index)?;
             if !types::is_text(index.ty) && index.ty != Unknown && !types::is_implicit(index.ty, Int4) {

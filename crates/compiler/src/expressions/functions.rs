@@ -295,6 +295,8 @@ const FUNCTIONS: &[(&str, Function, &str, char)] = &[
     ("isfinite", Function::IsFinite, "d", 'b'),
     ("justify_days", Function::JustifyDays, "v", 'v'),
     ("justify_hours", Function::JustifyHours, "v", 'v'),
+    ("justify_interval", Function::JustifyInterval, "v", 'v'),
+    ("to_number", Function::ToNumber, "tt", 'N'),
     ("uuid_generate_v4", Function::GenRandomUuid, "", 'u'),
     ("jsonb_array_length", Function::JsonArrayLength, "j", 'i'),
     ("json_array_length", Function::JsonArrayLength, "J", 'i'),
