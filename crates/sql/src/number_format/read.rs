@@ -2,6 +2,7 @@
 //! take any character.
 
 use super::{Format, Mark};
+use crate::power::numeric_power;
 use crate::value::Numeric;
 use crate::{Datum, SqlError, SqlState};
 
@@ -31,9 +32,11 @@ pub fn read(text: &str, format: &str) -> Result<Datum, SqlError> {
     }
     let digits = reader.digits.strip_suffix('.').unwrap_or(&reader.digits);
     let number = Numeric::parse(&format!("{}{digits}", reader.sign.unwrap_or(' ')))?;
-    let Numeric::Number(number) = number else { return Ok(Datum::Numeric(number)) };
-    let (digits, scale) = number.into_bigint_and_scale();
-    Ok(Datum::Numeric(Numeric::new(digits, scale + format.shift as i64)))
+    if format.shift == 0 {
+        return Ok(Datum::Numeric(number));
+    }
+    let shift = numeric_power(&Numeric::from(10_i64), &Numeric::from(-(format.shift as i64)))?;
+    number.multiply(&shift).map(Datum::Numeric)
 }
 
 struct Reader<'a> {
