@@ -1,8 +1,8 @@
 //! Functions that look things up in the catalog, and the text of definitions.
 
 use crate::relations::{
-    AnyIndex, ConstraintKind, OWNER, World, class_name, class_number, constraints, index,
-    quoted, routines, shown_type, table, type_number, type_text,
+    AnyIndex, ConstraintKind, OWNER, World, class_name, class_number, constraints, index, quoted, routines,
+    shown_type, table, type_number, type_text,
 };
 use crate::value::{Type, Value};
 use compiler::general::Facts;

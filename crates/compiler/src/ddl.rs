@@ -193,9 +193,7 @@ impl Changing {
             Statement::AlterIndex { name, operation } => self.alter_index(name, operation),
             Statement::CreateSequence { .. } => self.create_sequence(statement),
             Statement::CreateView(create) => self.create_view(create),
-            Statement::CreateType { name, representation } => {
-                self.create_type(name, representation.as_ref())
-            }
+            Statement::CreateType { name, representation } => self.create_type(name, representation.as_ref()),
             Statement::AlterType(alter) => self.alter_type(alter),
             Statement::Drop { .. } => self.drop_objects(statement),
             Statement::Truncate(truncate) => self.truncate(truncate),

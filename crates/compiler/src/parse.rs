@@ -56,16 +56,35 @@ struct Inner {
 pub(crate) enum Kind {
     Sql(Box<Statement>),
     Session(Session),
-    Explain { analyze: bool, inner: Parsed },
+    Explain {
+        analyze: bool,
+        inner: Parsed,
+    },
     /// A type that is unknown is that of the first use.
-    Prepare { name: String, types: Vec<Option<DataType>>, inner: Parsed },
-    Execute { name: String, args: Vec<Expr> },
+    Prepare {
+        name: String,
+        types: Vec<Option<DataType>>,
+        inner: Parsed,
+    },
+    Execute {
+        name: String,
+        args: Vec<Expr>,
+    },
     AlterSequence(SequenceChange),
     CreateRoutine(Box<CreateRoutine>),
     DropRoutine(DropRoutine),
-    Call { name: String, args: Vec<Argument> },
-    Declare { declared: Declared, inner: Parsed },
-    CreateAs { create: Box<CreateAs>, inner: Parsed },
+    Call {
+        name: String,
+        args: Vec<Argument>,
+    },
+    Declare {
+        declared: Declared,
+        inner: Parsed,
+    },
+    CreateAs {
+        create: Box<CreateAs>,
+        inner: Parsed,
+    },
 }
 
 impl PartialEq for Parsed {

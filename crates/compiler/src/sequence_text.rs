@@ -53,9 +53,13 @@ fn with_symmetry(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         let begins = after_between && symmetric;
         match &token.token {
             Token::LParen | Token::LBracket => open.iter_mut().for_each(|depth| *depth += 1),
-            Token::RParen | Token::RBracket => open.iter_mut().for_each(|depth| *depth = depth.saturating_sub(1)),
+            Token::RParen | Token::RBracket => {
+                open.iter_mut().for_each(|depth| *depth = depth.saturating_sub(1))
+            }
             Token::Word(_) if is(&token, "CASE") => open.iter_mut().for_each(|depth| *depth += 1),
-            Token::Word(_) if is(&token, "END") => open.iter_mut().for_each(|depth| *depth = depth.saturating_sub(1)),
+            Token::Word(_) if is(&token, "END") => {
+                open.iter_mut().for_each(|depth| *depth = depth.saturating_sub(1))
+            }
             Token::Word(_) if is(&token, "AND") && open.last() == Some(&0) => {
                 open.pop();
                 out.push(TokenWithSpan::new(Token::RParen, token.span));

@@ -1,10 +1,10 @@
 //! Types: their names, and which of them turn into which others without being asked.
 
+use crate::names::parts;
 use sql::SqlType::{
     Array, Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric,
     Oid, Text, Time, Timestamp, TimestampTz, Unknown, Uuid, Varchar,
 };
-use crate::names::parts;
 use sql::catalog::Catalog;
 use sql::{Element, Enum, SqlError, SqlState, SqlType};
 use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};

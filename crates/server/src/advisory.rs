@@ -42,7 +42,12 @@ pub struct Advisory {
 
 impl State {
     /// The sessions that keep another one from a lock.
-    fn holders(&self, session: SessionId, key: AdvisoryKey, mode: LockMode) -> impl Iterator<Item = SessionId> {
+    fn holders(
+        &self,
+        session: SessionId,
+        key: AdvisoryKey,
+        mode: LockMode,
+    ) -> impl Iterator<Item = SessionId> {
         let all = self.held.get(&key).into_iter().flatten();
         let excludes = move |held: &&Held| {
             held.session != session && (held.mode == LockMode::Exclusive || mode == LockMode::Exclusive)
@@ -58,7 +63,8 @@ impl State {
         owner: Owner,
     ) -> Result<(), SqlError> {
         let all = self.held.entry(key).or_default();
-        let same = all.iter_mut().find(|held| (held.session, held.mode, held.owner) == (session, mode, owner));
+        let same =
+            all.iter_mut().find(|held| (held.session, held.mode, held.owner) == (session, mode, owner));
         match same {
             Some(held) => held.times = held.times.saturating_add(1),
             None if self.count >= MOST => {

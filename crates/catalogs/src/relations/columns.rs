@@ -43,7 +43,10 @@ pub fn attributes(world: &World<'_>, rows: &mut Rows<'_>) {
         for (column, at) in view.params.iter().zip(1..) {
             let (class, ty) = (view.oid.0.into(), number_of(column.ty));
             let name = &column.name;
-            add((world, rows), Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false });
+            add(
+                (world, rows),
+                Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false },
+            );
         }
     }
     for index in indexes(world.catalog) {
@@ -51,7 +54,10 @@ pub fn attributes(world: &World<'_>, rows: &mut Rows<'_>) {
             let Some(column) = index.table.columns.get(usize::from(*position)) else { continue };
             let ty = number_of(column.ty);
             let (class, name) = (index.number, column.name.as_str());
-            add((world, rows), Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false });
+            add(
+                (world, rows),
+                Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false },
+            );
         }
     }
     for sequence in world.catalog.sequences.values() {
@@ -59,7 +65,10 @@ pub fn attributes(world: &World<'_>, rows: &mut Rows<'_>) {
             [("last_value", 1, Type::INT8), ("log_cnt", 2, Type::INT8), ("is_called", 3, Type::BOOL)]
         {
             let (class, ty) = (sequence.oid.0.into(), (ty.0, -1));
-            add((world, rows), Attribute { class, name, at, ty, not_null: true, has_default: false, dropped: false });
+            add(
+                (world, rows),
+                Attribute { class, name, at, ty, not_null: true, has_default: false, dropped: false },
+            );
         }
     }
     for relation in world.relations.iter() {
@@ -67,7 +76,10 @@ pub fn attributes(world: &World<'_>, rows: &mut Rows<'_>) {
         let columns = &relation.columns[..relation.columns.len() - 1];
         for ((name, ty), at) in columns.iter().zip(1..) {
             let (class, ty) = (relation.number, (ty.0, -1));
-            add((world, rows), Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false });
+            add(
+                (world, rows),
+                Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false },
+            );
         }
     }
 }

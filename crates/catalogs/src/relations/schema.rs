@@ -3,8 +3,8 @@
 use super::{Constraint, ConstraintKind, Rows, World, constraints, indexes, number_of, types};
 use crate::system;
 use crate::value::Value;
-use sql::{Element, SqlType};
 use sql::catalog::Reaction;
+use sql::{Element, SqlType};
 
 fn text(v: &str) -> Value {
     Value::text(v)

@@ -155,7 +155,13 @@ impl Changing {
         Ok(())
     }
 
-    pub(super) fn drop_column(&mut self, oid: Oid, name: &str, if_exists: bool, cascade: bool) -> Result<(), SqlError> {
+    pub(super) fn drop_column(
+        &mut self,
+        oid: Oid,
+        name: &str,
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<(), SqlError> {
         let table = self.table_at(oid)?;
         let Some((position, _)) = table.column(name) else {
             if if_exists {

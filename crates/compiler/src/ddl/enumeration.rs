@@ -12,7 +12,8 @@ use sql::catalog::{Catalog, ColumnDefault, Oid, Procedure, ProcedureKind, Table}
 use sql::enumeration::{Definition, Position};
 use sql::{Datum, Element, Enum, Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{
-    AlterType, AlterTypeAddValuePosition, AlterTypeOperation, Ident, ObjectName, UserDefinedTypeRepresentation,
+    AlterType, AlterTypeAddValuePosition, AlterTypeOperation, Ident, ObjectName,
+    UserDefinedTypeRepresentation,
 };
 use std::sync::Arc;
 
@@ -69,8 +70,7 @@ impl Changing {
     pub fn alter_type(&mut self, alter: &AlterType) -> Result<&'static str, SqlError> {
         const TAG: &str = "ALTER TYPE";
         let name = super::name(&alter.name)?;
-        let mut definition =
-            self.change.catalog.enumeration(&name).cloned().ok_or_else(|| no_type(&name))?;
+        let mut definition = self.change.catalog.enumeration(&name).cloned().ok_or_else(|| no_type(&name))?;
         match &alter.operation {
             AlterTypeOperation::Rename(rename) => {
                 let to = folded(&rename.new_name);
@@ -186,7 +186,8 @@ impl Changing {
         let mut after = self.change.catalog.clone();
         after.types.remove(&definition.oid);
         let routines = self.change.catalog.procedures.values().filter(|routine| {
-            let fails = || checked(&after, routine).is_err() && checked(&self.change.catalog, routine).is_ok();
+            let fails =
+                || checked(&after, routine).is_err() && checked(&self.change.catalog, routine).is_ok();
             names_type(routine, of) || fails()
         });
         let routines: Vec<(Oid, String)> = routines.map(|routine| (routine.oid, shown(routine))).collect();
@@ -196,7 +197,8 @@ impl Changing {
         let columns: Vec<(Oid, String, String)> =
             columns.map(|(table, column)| (table.oid, table.name.clone(), column.name.clone())).collect();
         if !cascade {
-            let column = columns.first().map(|(_, table, column)| format!("column {column} of table {table}"));
+            let column =
+                columns.first().map(|(_, table, column)| format!("column {column} of table {table}"));
             if let Some(user) = column.or_else(|| routines.first().map(|(_, shown)| shown.clone())) {
                 let message = format!(
                     "cannot drop type {} because other objects depend on it",

@@ -1,13 +1,13 @@
 //! `CREATE PROCEDURE`, `CREATE FUNCTION`, and `DROP` of both.
 
 use super::{Bodies, Changing, plain};
-use crate::{Stop, types};
 use crate::coerce::{How, Params};
 use crate::error::{DEPENDENT_OBJECTS, WRONG_OBJECT_TYPE};
 use crate::expressions::Compiler;
 use crate::names::Scope;
 use crate::procedure_text::{CreateRoutine, DropRoutine, ParamText, Returns, Routine};
 use crate::procedures::{body_of, inputs, uses};
+use crate::{Stop, types};
 use sql::catalog::{Memo, Oid, Procedure, ProcedureKind, ProcedureParam};
 use sql::{SqlError, SqlState, SqlType};
 use std::collections::BTreeSet;

@@ -73,7 +73,9 @@ impl Compiler<'_> {
             if !types::is_text(index.ty) && index.ty != Unknown && !types::is_implicit(index.ty, Int4) {
                 let message = format!("subscript type {} is not supported", types::name_of(index.ty));
                 let error = SqlError::new(SqlState::DATATYPE_MISMATCH, message);
-                return Err(error.with_hint("jsonb subscript must be coercible to either integer or text.").into());
+                return Err(error
+                    .with_hint("jsonb subscript must be coercible to either integer or text.")
+                    .into());
             }
             steps.push(self.params.coerce(index, Text, How::Assigned)?);
         }
@@ -123,7 +125,10 @@ impl Compiler<'_> {
         let refused = || no_function(name, &args.iter().map(|arg| arg.ty).collect::<Vec<_>>());
         let [document, steps @ ..] = args else { return Err(refused()) };
         let is_known = |ty: SqlType, to: SqlType| ty == Unknown || types::is_implicit(ty, to);
-        if steps.is_empty() || !is_known(document.ty, from) || !steps.iter().all(|step| is_known(step.ty, Text)) {
+        if steps.is_empty()
+            || !is_known(document.ty, from)
+            || !steps.iter().all(|step| is_known(step.ty, Text))
+        {
             return Err(refused());
         }
         let document = self.params.coerce(document.clone(), from, How::Implicit)?;
@@ -140,7 +145,11 @@ pub fn gives_parts(name: &str) -> bool {
 }
 
 /// The arrays of which the elements are the rows of a function, with the types of the elements.
-pub fn parts(compiler: &mut Compiler<'_>, name: &str, args: &[Typed]) -> Result<Vec<(Expr, SqlType)>, SqlError> {
+pub fn parts(
+    compiler: &mut Compiler<'_>,
+    name: &str,
+    args: &[Typed],
+) -> Result<Vec<(Expr, SqlType)>, SqlError> {
     let refused = || no_function(name, &args.iter().map(|arg| arg.ty).collect::<Vec<_>>());
     let from = if name.starts_with("jsonb_") { Jsonb } else { Json };
     let [document] = args else { return Err(refused()) };

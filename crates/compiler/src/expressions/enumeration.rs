@@ -24,7 +24,9 @@ pub fn call(name: &str, args: &[Typed]) -> Result<Option<Typed>, Stop> {
             let bound = |arg: &Typed| match arg.expr {
                 Expr::Const(Datum::Int(code)) => Ok(Some(code)),
                 Expr::Const(Datum::Null) => Ok(None),
-                _ => Err(Stop::Error(SqlError::unsupported("enum_range of expressions", Some("Use labels.")))),
+                _ => {
+                    Err(Stop::Error(SqlError::unsupported("enum_range of expressions", Some("Use labels."))))
+                }
             };
             Ok(Some(range(labels, bound(from)?, bound(to)?)))
         }

@@ -240,8 +240,7 @@ impl Compiler<'_> {
             }
         }
         let (args, ty) = self.of_one_type("OVERLAPS", ends).map_err(|_| refused())?;
-        let is_time =
-            matches!(ty, SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz);
+        let is_time = matches!(ty, SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz);
         if args.len() != 4 || !is_time {
             return Err(refused().into());
         }

@@ -62,10 +62,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let catalog = self.catalog();
         let arrays = places_of_arrays(&catalog, text, types);
         // An array that a list stands in place of has the type of its elements.
-        let types = types.iter().enumerate().map(|(at, number)| match pgtype::of_elements(&catalog, *number) {
-            Some(element) if arrays.contains(&at) => Ok(Some(element)),
-            _ => pgtype::of_number(&catalog, *number),
-        });
+        let types =
+            types.iter().enumerate().map(|(at, number)| match pgtype::of_elements(&catalog, *number) {
+                Some(element) if arrays.contains(&at) => Ok(Some(element)),
+                _ => pgtype::of_number(&catalog, *number),
+            });
         let types = types.collect::<Result<Vec<_>, _>>().map_err(|number| {
             SqlError::unsupported(&format!("the type with number {number}"), Some("Send the value as text."))
         })?;

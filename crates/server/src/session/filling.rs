@@ -103,7 +103,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
             [Datum::Int(one), Datum::Int(two)] => Some(AdvisoryKey::Two(*one as i32, *two as i32)),
             _ => return Ok(Datum::Null),
         };
-        if let AdvisoryWord::Lock(Owner::Transaction) | AdvisoryWord::TryLock(Owner::Transaction) = lock.does {
+        if let AdvisoryWord::Lock(Owner::Transaction) | AdvisoryWord::TryLock(Owner::Transaction) = lock.does
+        {
             self.block.has_advisory = true;
         }
         let (locks, session) = (Arc::clone(&self.shared), self.registered.id);

@@ -29,10 +29,19 @@ impl Change {
 /// # Errors
 /// `22023` for a scalar and for a member that there is, `22004` for a null in the path, `22P02` for an element of an
 /// array that is no number.
-pub fn changed(document: &str, path: Path<'_>, new: Option<&str>, change: Change) -> Result<String, SqlError> {
+pub fn changed(
+    document: &str,
+    path: Path<'_>,
+    new: Option<&str>,
+    change: Change,
+) -> Result<String, SqlError> {
     let mut tree = Tree::of(document)?;
     if tree.is_scalar() {
-        let what = if change == Change::Delete { "cannot delete path in scalar" } else { "cannot set path in scalar" };
+        let what = if change == Change::Delete {
+            "cannot delete path in scalar"
+        } else {
+            "cannot set path in scalar"
+        };
         return Err(invalid(what));
     }
     if path.is_empty() {
@@ -203,7 +212,11 @@ mod tests {
             ("{\"a\": {\"b\": 1}}", "{a,b}", Delete, "{\"a\": {}}"),
             ("[1, [2, 3]]", "{1,0}", Delete, "[1, [3]]"),
         ] {
-            assert_eq!(changed(document, &path(steps), Some("9"), change).unwrap(), after, "{document} {steps}");
+            assert_eq!(
+                changed(document, &path(steps), Some("9"), change).unwrap(),
+                after,
+                "{document} {steps}"
+            );
         }
         let error = changed("[1]", &path("{x}"), Some("9"), Create).unwrap_err();
         assert_eq!(error.message, "path element at position 1 is not an integer: \"x\"");

@@ -15,8 +15,9 @@ pub fn read(text: &str, format: &str) -> Result<Datum, SqlError> {
         return Ok(Datum::Null);
     }
     let format = Format::read(format)?;
-    let unsupported =
-        |mark: &str| SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("\"{mark}\" not supported for input"));
+    let unsupported = |mark: &str| {
+        SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("\"{mark}\" not supported for input"))
+    };
     if format.is_exponent {
         return Err(unsupported("EEEE"));
     }
@@ -165,7 +166,10 @@ mod tests {
 
     fn shown(number: &str, format: &str) -> String {
         let read = read(number, format);
-        read.map_or_else(|error| error.message.clone(), |value| text::to_string(SqlType::Numeric(None), &value))
+        read.map_or_else(
+            |error| error.message.clone(),
+            |value| text::to_string(SqlType::Numeric(None), &value),
+        )
     }
 
     #[test]
