@@ -310,7 +310,6 @@ const FUNCTIONS: &[(&str, Function, &str, char)] = &[
     ("initcap", Function::InitCap, "t", 't'),
     ("translate", Function::Translate, "ttt", 't'),
     ("quote_ident", Function::QuoteIdent, "t", 't'),
-    ("quote_literal", Function::QuoteNullable, "t", 't'),
     ("quote_nullable", Function::QuoteNullable, "t", 't'),
     ("encode", Function::Encode, "Bt", 't'),
     ("decode", Function::Decode, "tt", 'B'),

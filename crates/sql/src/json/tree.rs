@@ -42,6 +42,8 @@ impl<'a> Tree<'a> {
     /// Appends the text with these words between a key and its value, and between members.
     pub fn write(&self, out: &mut String, colon: &str, comma: &str) -> Result<(), SqlError> {
         match self {
+            // A `json` may have escapes that are not needed.
+            Tree::Scalar(text) if text.contains('\\') => write_string(out, &string(text)?)?,
             Tree::Scalar(text) => out.push_str(text),
             Tree::Array(items) => {
                 out.push('[');

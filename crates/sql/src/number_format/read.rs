@@ -33,6 +33,11 @@ pub fn read(text: &str, format: &str) -> Result<Datum, SqlError> {
     }
     let digits = reader.digits.strip_suffix('.').unwrap_or(&reader.digits);
     let number = Numeric::parse(&format!("{}{digits}", reader.sign.unwrap_or(' ')))?;
+    // As many digits as the format has before the point, and those that were read behind it.
+    let number = match u16::try_from(format.before + reader.behind) {
+        Ok(precision) => number.fit(precision, reader.behind as u16)?,
+        Err(_) => number,
+    };
     if format.shift == 0 {
         return Ok(Datum::Numeric(number));
     }
