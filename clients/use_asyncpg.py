@@ -43,6 +43,23 @@ async def fresh(connection, name, columns):
 
 
 @asynchronous
+async def enumerations(connection):
+    await connection.execute(statement("DROP TABLE IF EXISTS en"))
+    await connection.execute(statement("DROP TYPE IF EXISTS en_mood"))
+    await connection.execute(statement("CREATE TYPE en_mood AS ENUM ('sad', 'ok', 'happy')"))
+    await fresh(connection, "en", "id int PRIMARY KEY, m en_mood, a en_mood[]")
+    await connection.execute("INSERT INTO en VALUES ($1, $2, $3)", 1, "ok", ["sad", None])
+    await connection.executemany("INSERT INTO en VALUES ($1, $2)", [(2, "happy"), (3, "sad")])
+    rows = await connection.fetch(statement("SELECT m, a FROM en WHERE m >= $1 ORDER BY m"), "ok")
+    expect([tuple(row) for row in rows], [("ok", ["sad", None]), ("happy", None)])
+    rows = await connection.fetch("SELECT id FROM en WHERE m = ANY ($1) ORDER BY id", ["sad", "happy"])
+    expect([row["id"] for row in rows], [2, 3])
+    await fails("22P02", connection.execute("INSERT INTO en VALUES ($1, $2)", 4, "glad"))
+    await connection.execute("DROP TABLE en")
+    await connection.execute("DROP TYPE en_mood")
+
+
+@asynchronous
 async def types(connection):
     columns = "id int PRIMARY KEY, t text, n numeric(12,2), ts timestamp, tz timestamptz, d date, b bytea, f float8, "
     await fresh(connection, "ty", columns + "g float4, o bool, u uuid, i interval, c char(5), j jsonb, s int2, l int8")

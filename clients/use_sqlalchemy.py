@@ -137,6 +137,53 @@ def arrays():
 
 
 @check
+def enumerations():
+    mood = sa.Enum("sad", "ok", "happy", name="sa_mood")
+    table = sa.Table("sa_feel", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True))
+    table.append_column(sa.Column("mood", mood, server_default="ok", nullable=False))
+    table.append_column(sa.Column("all", sa.ARRAY(mood)))
+    table.metadata.drop_all(engine)
+    table.metadata.create_all(engine)
+    table.metadata.create_all(engine)
+    with engine.begin() as connection:
+        rows = [{"id": 1, "mood": "sad", "all": ["ok", "sad"]}, {"id": 2, "mood": "happy", "all": []}]
+        connection.execute(table.insert(), rows)
+        more = sa.select(table.c.id, table.c.mood).where(table.c.mood > "sad").order_by(table.c.mood)
+        expect([tuple(row) for row in connection.execute(more)], [(2, "happy")])
+        some = sa.select(table.c.id).where(table.c.mood.in_(["sad", "ok"]))
+        expect(connection.scalars(some).all(), [1])
+        expect(connection.scalar(sa.select(table.c.all).where(table.c.id == 1)), ["ok", "sad"])
+        connection.execute(sa.text("ALTER TYPE sa_mood ADD VALUE IF NOT EXISTS 'so so' BEFORE 'ok'"))
+    found = sa.MetaData()
+    found.reflect(engine, only=["sa_feel"])
+    column = found.tables["sa_feel"].c.mood
+    expect((type(column.type).__name__, column.type.name), ("ENUM", "sa_mood"))
+    expect(column.type.enums, ["sad", "so so", "ok", "happy"])
+    expect("sa_mood" in [known["name"] for known in sa.inspect(engine).get_enums()], True)
+    table.metadata.drop_all(engine)
+
+
+@check
+def documents():
+    from sqlalchemy.dialects.postgresql import JSONB
+
+    table = sa.Table("sa_doc", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True))
+    table.append_column(sa.Column("doc", JSONB))
+    table.metadata.drop_all(engine)
+    table.metadata.create_all(engine)
+    doc = table.c.doc
+    with engine.begin() as connection:
+        connection.execute(table.insert(), [{"id": 1, "doc": {"a": [1, {"b": 2}], "c": None}}, {"id": 2, "doc": [1]}])
+        expect(connection.scalars(sa.select(table.c.id).where(doc.contains({"a": [1]}))).all(), [1])
+        expect(connection.scalars(sa.select(table.c.id).where(doc.has_key("c"))).all(), [1])
+        expect(connection.scalar(sa.select(doc[("a", 1, "b")].astext).where(table.c.id == 1)), "2")
+        expect(connection.scalar(sa.select(doc.op("-")("c")).where(table.c.id == 1)), {"a": [1, {"b": 2}]})
+        changed = sa.func.jsonb_set(doc, sa.cast(["x"], sa.ARRAY(sa.Text)), sa.cast(5, JSONB), type_=JSONB)
+        expect(connection.scalar(sa.select(changed["x"]).where(table.c.id == 1)), 5)
+    table.metadata.drop_all(engine)
+
+
+@check
 def reflects_tables():
     made()
     inspector = sa.inspect(engine)

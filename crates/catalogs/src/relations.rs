@@ -14,7 +14,7 @@ mod schema;
 mod types;
 
 pub use constraints::{Constraint, Kind as ConstraintKind, constraints};
-pub use types::{format_type, named as type_number, number_of};
+pub use types::{named as type_number, number_of, shown_type, type_text};
 
 use crate::value::{Type, Value};
 use compiler::general::Facts;
@@ -99,7 +99,8 @@ impl World<'_> {
             "pg_class" => objects::classes(self, rows),
             "pg_attribute" => columns::attributes(self, rows),
             "pg_attrdef" => columns::defaults(self, rows),
-            "pg_type" => types::types(rows),
+            "pg_type" => types::types(self, rows),
+            "pg_enum" => types::labels(self, rows),
             "pg_index" => objects::pg_index(self, rows),
             "pg_constraint" => constraints::fill(self, rows),
             "pg_proc" => routines::fill(self, rows),

@@ -1,8 +1,8 @@
 //! Functions that look things up in the catalog, and the text of definitions.
 
 use crate::relations::{
-    AnyIndex, ConstraintKind, OWNER, World, class_name, class_number, constraints, format_type, index,
-    quoted, routines, table, type_number,
+    AnyIndex, ConstraintKind, OWNER, World, class_name, class_number, constraints, index, quoted, routines,
+    shown_type, table, type_number, type_text,
 };
 use crate::value::{Type, Value};
 use compiler::general::Facts;
@@ -23,14 +23,16 @@ pub fn default_text(world: &World<'_>, column: &Column) -> Option<String> {
 /// PostgreSQL says the type of a literal.
 fn literal_with_type(text: &str, column: &Column) -> String {
     if let (true, Some(end)) = (text.starts_with('\''), text.rfind("'::")) {
-        return format!("{}{}", &text[..=end], text[end + 1..].to_lowercase());
+        let ty = &text[end + 1..];
+        let ty = if ty.contains('"') { ty.to_owned() } else { ty.to_lowercase() };
+        return format!("{}{ty}", &text[..=end]);
     }
     let is_literal = text.starts_with('\'') && text.ends_with('\'') && text.len() >= 2;
     if !is_literal {
         return text.to_owned();
     }
     let number = crate::relations::number_of(column.ty).0;
-    let name = format_type(number.into(), None);
+    let name = type_text(column.ty);
     let name = if number == 1042 { "bpchar".to_owned() } else { name };
     format!("{text}::{name}")
 }
@@ -183,7 +185,7 @@ pub fn object_name(world: &World<'_>, value: &Value, ty: Type) -> String {
     let name = match ty {
         _ if number == 0 => Some("-".into()),
         Type::REGCLASS => class_name(world, number),
-        Type::REGTYPE => Some(format_type(number, None)),
+        Type::REGTYPE => Some(shown_type(world, number, None)),
         Type::REGNAMESPACE => schema_name(number).map(str::to_owned),
         Type::REGROLE if number == OWNER => Some(world.facts.user.clone()),
         _ => None,
@@ -219,7 +221,7 @@ pub fn object_number(world: &World<'_>, text: &str, ty: Type) -> Result<i64, Sql
         Type::REGCLASS => {
             (class_number(world, schema.as_deref(), &name), "relation", SqlState::UNDEFINED_TABLE)
         }
-        Type::REGTYPE => (type_number(text), "type", SqlState::UNDEFINED_OBJECT),
+        Type::REGTYPE => (type_number(world, text), "type", SqlState::UNDEFINED_OBJECT),
         Type::REGNAMESPACE => (schema_number(&name), "schema", SqlState(*b"3F000")),
         Type::REGROLE => ((name == world.facts.user).then_some(OWNER), "role", SqlState::UNDEFINED_OBJECT),
         _ => (Some(0), "function", SqlState::UNDEFINED_FUNCTION),
@@ -237,7 +239,7 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
     let facts: &Facts = world.facts;
     Ok(match name {
         "format_type" => match number(0) {
-            Some(ty) => Value::Text(format_type(ty, number(1))),
+            Some(ty) => Value::Text(shown_type(world, ty, number(1))),
             None => Value::Null,
         },
         "pg_get_expr" => args.first().cloned().unwrap_or_default(),

@@ -108,6 +108,64 @@ pub enum Fill {
     Sleep(Duration),
     /// A value that a statement of the program gives; null before.
     Given(SqlType),
+    /// A word about advisory locks.
+    Advisory(Advisory),
+}
+
+/// A call of a function of advisory locks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Advisory {
+    pub does: AdvisoryWord,
+    pub mode: LockMode,
+    /// One `bigint` or two `integer`s, over the client's parameters; none for all locks.
+    pub key: Vec<Expr>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AdvisoryWord {
+    /// Waits.
+    Lock(Owner),
+    TryLock(Owner),
+    Unlock,
+    UnlockAll,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LockMode {
+    Exclusive,
+    Shared,
+}
+
+/// To which end a lock is held.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Owner {
+    Session,
+    Transaction,
+}
+
+/// What an advisory lock is on. One number and two are different locks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AdvisoryKey {
+    One(i64),
+    Two(i32, i32),
+}
+
+/// The function of advisory locks of this name.
+pub fn advisory_word(name: &str) -> Option<(AdvisoryWord, LockMode)> {
+    let (name, mode) = match name.strip_suffix("_shared") {
+        Some(name) => (name, LockMode::Shared),
+        None => (name, LockMode::Exclusive),
+    };
+    let word = match name {
+        "pg_advisory_lock" => AdvisoryWord::Lock(Owner::Session),
+        "pg_advisory_xact_lock" => AdvisoryWord::Lock(Owner::Transaction),
+        "pg_try_advisory_lock" => AdvisoryWord::TryLock(Owner::Session),
+        "pg_try_advisory_xact_lock" => AdvisoryWord::TryLock(Owner::Transaction),
+        "pg_advisory_unlock" => AdvisoryWord::Unlock,
+        "pg_advisory_unlock_all" if mode == LockMode::Exclusive => AdvisoryWord::UnlockAll,
+        _ => return None,
+    };
+    Some((word, mode))
 }
 
 /// One column that a client gets.

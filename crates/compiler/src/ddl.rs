@@ -8,12 +8,15 @@ mod alter_table;
 mod constraints;
 mod create_table;
 mod drop;
+mod enumeration;
 mod procedure;
 mod retype;
 mod sequence;
 mod view;
 
 pub use create_table::slots_by_default;
+
+use procedure::shown;
 
 use crate::Stop;
 use crate::error::{no_column_of, no_table};
@@ -91,6 +94,8 @@ pub(crate) fn is_definition(statement: &Statement) -> bool {
             | Statement::AlterIndex { .. }
             | Statement::CreateSequence { .. }
             | Statement::CreateView(_)
+            | Statement::CreateType { .. }
+            | Statement::AlterType(_)
             | Statement::Drop { .. }
             | Statement::Truncate(_)
     )
@@ -161,6 +166,7 @@ pub(crate) enum KeyKind {
 
 /// A catalog while a statement changes it.
 struct Changing {
+    before: Catalog,
     change: Change,
     stores: Stores,
     bodies: Bodies,
@@ -176,7 +182,7 @@ impl Changing {
             notices: Vec::new(),
             tag: "",
         };
-        Changing { change, stores: stores.clone(), bodies: Bodies::Checked }
+        Changing { before: catalog.clone(), change, stores: stores.clone(), bodies: Bodies::Checked }
     }
 
     fn statement(&mut self, statement: &Statement) -> Result<&'static str, SqlError> {
@@ -187,6 +193,8 @@ impl Changing {
             Statement::AlterIndex { name, operation } => self.alter_index(name, operation),
             Statement::CreateSequence { .. } => self.create_sequence(statement),
             Statement::CreateView(create) => self.create_view(create),
+            Statement::CreateType { name, representation } => self.create_type(name, representation.as_ref()),
+            Statement::AlterType(alter) => self.alter_type(alter),
             Statement::Drop { .. } => self.drop_objects(statement),
             Statement::Truncate(truncate) => self.truncate(truncate),
             _ => Err(SqlError::unsupported("this definition", None)),

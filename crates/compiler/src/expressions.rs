@@ -3,6 +3,8 @@
 pub mod aggregates;
 mod array;
 mod composed;
+pub mod documents;
+mod enumeration;
 pub mod functions;
 mod json;
 mod predicates;
@@ -237,7 +239,7 @@ impl<'a> Compiler<'a> {
         if matches!(data_type, ast::DataType::Regclass) {
             return Err(Stop::General("a cast to this type"));
         }
-        let ty = types::resolve(data_type)?;
+        let ty = types::resolve(self.catalog, data_type)?;
         let ty = match data_type {
             ast::DataType::Custom(name, _) if name.to_string().eq_ignore_ascii_case("bpchar") => {
                 SqlType::Char(0)
@@ -302,6 +304,7 @@ impl<'a> Compiler<'a> {
         }
         if let (ast::Expr::Tuple(left), ast::Expr::Tuple(right)) = (left, right) {
             return match op {
+                BinaryOperator::Overlaps => self.overlaps(scope, left, right),
                 BinaryOperator::Eq => self.tuples_equal(scope, left, right),
                 BinaryOperator::NotEq => Ok(not(self.tuples_equal(scope, left, right)?)),
                 _ => Err(Stop::General("a comparison of row values")),
@@ -317,6 +320,9 @@ impl<'a> Compiler<'a> {
             return Err(Stop::General("an operator with its schema"));
         }
         let (left, right) = (self.expr(scope, left)?, self.expr(scope, right)?);
+        if let Some(value) = documents::operator(&mut self.params, op, &left, &right)? {
+            return Ok(value);
+        }
         if let Some(value) = array::operator(&mut self.params, op, &left, &right)? {
             return Ok(value);
         }

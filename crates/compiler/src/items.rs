@@ -6,7 +6,7 @@ use crate::compiled::Field;
 use crate::error::{INVALID_COLUMN_REFERENCE, syntax};
 use crate::expressions::Compiler;
 use crate::names::{Found, Scope, folded, parts};
-use sql::catalog::Oid;
+use sql::catalog::{Catalog, Oid};
 use sql::program::{Output, SortKey};
 use sql::{Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{self, OrderByKind, SelectItem, SelectItemQualifiedWildcardKind, SetExpr};
@@ -144,7 +144,13 @@ pub fn name_of(expr: &ast::Expr) -> String {
 }
 
 fn type_name(data_type: &ast::DataType) -> String {
-    let Ok(ty) = crate::types::resolve(data_type) else { return "?column?".into() };
+    let Ok(ty) = crate::types::resolve(&Catalog::default(), data_type) else {
+        // One of the user's: its own name.
+        return match data_type {
+            ast::DataType::Custom(name, _) => crate::names::parts(name).pop().unwrap_or_default(),
+            _ => "?column?".into(),
+        };
+    };
     match ty {
         SqlType::Bool => "bool",
         SqlType::Int2 => "int2",

@@ -132,7 +132,9 @@ fn any(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<
             Ok(Compiled::Explain { analyze: *analyze, inner })
         }
         Kind::Prepare { name, types, inner } => {
-            Ok(Compiled::Prepare { name: name.clone(), types: types.clone(), statement: inner.clone() })
+            let resolved = |ty: &Option<_>| ty.as_ref().map(|ty| types::resolve(catalog, ty)).transpose();
+            let types = types.iter().map(resolved).collect::<Result<Vec<_>, SqlError>>()?;
+            Ok(Compiled::Prepare { name: name.clone(), types, statement: inner.clone() })
         }
         Kind::Execute { name, args } => {
             let mut compiler = Compiler::new(catalog, Params::default());

@@ -3,6 +3,7 @@
 use crate::Stop;
 use crate::coerce::Typed;
 use crate::error::{no_column, no_table};
+use crate::expressions::documents::gives_parts;
 use sql::catalog::{Catalog, Oid, Table};
 use sql::program::Stored;
 use sql::{Expr, SqlError, SqlState, SqlType};
@@ -169,13 +170,23 @@ impl Scope {
             let same = move |column: &&Named| column.name == name && !column.is_merged;
             relation.columns.iter().filter(same).map(|column| relation.found(column))
         });
-        let first = found.next().ok_or_else(|| no_column(name))?;
+        let Some(first) = found.next() else { return self.whole(name).ok_or_else(|| no_column(name)) };
         match found.next() {
             None => Ok(first),
             Some(_) => {
                 let message = format!("column reference \"{name}\" is ambiguous");
                 Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message))
             }
+        }
+    }
+
+    /// The value of a function that gives one for each row, by the alias of its rows.
+    fn whole(&self, name: &str) -> Option<Found> {
+        let relation = self.relations.iter().find(|relation| relation.is_open && relation.name == name)?;
+        let is_function = relation.oid.is_none() && gives_parts(&relation.stored.name);
+        match relation.columns.as_slice() {
+            [column] if is_function => Some(relation.found(column)),
+            _ => None,
         }
     }
 

@@ -19,7 +19,7 @@ use crate::sequence_text::{SequenceChange, alter_sequence, readable};
 use crate::session::{Session, session};
 use crate::words::{Words, near};
 use sql::{SqlError, SqlState, SqlType};
-use sqlparser::ast::{Expr, SetExpr, Statement};
+use sqlparser::ast::{DataType, Expr, SetExpr, Statement};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
@@ -56,15 +56,35 @@ struct Inner {
 pub(crate) enum Kind {
     Sql(Box<Statement>),
     Session(Session),
-    Explain { analyze: bool, inner: Parsed },
-    Prepare { name: String, types: Vec<Option<SqlType>>, inner: Parsed },
-    Execute { name: String, args: Vec<Expr> },
+    Explain {
+        analyze: bool,
+        inner: Parsed,
+    },
+    /// A type that is unknown is that of the first use.
+    Prepare {
+        name: String,
+        types: Vec<Option<DataType>>,
+        inner: Parsed,
+    },
+    Execute {
+        name: String,
+        args: Vec<Expr>,
+    },
     AlterSequence(SequenceChange),
     CreateRoutine(Box<CreateRoutine>),
     DropRoutine(DropRoutine),
-    Call { name: String, args: Vec<Argument> },
-    Declare { declared: Declared, inner: Parsed },
-    CreateAs { create: Box<CreateAs>, inner: Parsed },
+    Call {
+        name: String,
+        args: Vec<Argument>,
+    },
+    Declare {
+        declared: Declared,
+        inner: Parsed,
+    },
+    CreateAs {
+        create: Box<CreateAs>,
+        inner: Parsed,
+    },
 }
 
 impl PartialEq for Parsed {
@@ -323,16 +343,12 @@ fn arguments(tokens: &[TokenWithSpan]) -> Result<Vec<Expr>, SqlError> {
     Ok(args)
 }
 
-fn prepare_types(words: &mut Words<'_>) -> Result<Vec<Option<SqlType>>, SqlError> {
+fn prepare_types(words: &mut Words<'_>) -> Result<Vec<Option<DataType>>, SqlError> {
     let Some(tokens) = words.parenthesised()? else { return Ok(Vec::new()) };
     let dialect = PostgreSqlDialect {};
     let mut parser = parser(&dialect, tokens.to_vec());
     let types = parser.parse_comma_separated(Parser::parse_data_type).map_err(told)?;
-    let named = types.iter().map(|ty| match ty.to_string().as_str() {
-        "unknown" => Ok(None),
-        _ => crate::types::resolve(ty).map(Some),
-    });
-    named.collect()
+    Ok(types.into_iter().map(|ty| Some(ty).filter(|ty| ty.to_string() != "unknown")).collect())
 }
 
 /// The most operators on a path of the statement's tree, or more; an error past the limits.

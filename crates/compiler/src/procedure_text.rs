@@ -9,7 +9,7 @@ use crate::reading::{Places, is_space, parser, sql_statement, told};
 use crate::sequence_text::readable;
 use crate::words::{Words, near};
 use sql::catalog::ParamMode;
-use sql::{SqlError, SqlState, SqlType};
+use sql::{SqlError, SqlState};
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArguments, Statement};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
@@ -49,16 +49,16 @@ pub struct CreateRoutine {
 pub struct ParamText {
     pub mode: ParamMode,
     pub name: String,
-    pub ty: SqlType,
+    pub ty: ast::DataType,
     pub default: Option<Expr>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Returns {
     Void,
     /// A row of the output parameters.
     Record,
-    Value(SqlType),
+    Value(ast::DataType),
 }
 
 /// `DROP PROCEDURE`, `DROP FUNCTION`, `DROP ROUTINE`.
@@ -178,7 +178,7 @@ fn param(tokens: &[TokenWithSpan]) -> Result<ParamText, SqlError> {
             }
         }
     };
-    Ok(ParamText { mode, name, ty: crate::types::resolve(&ty)?, default })
+    Ok(ParamText { mode, name, ty, default })
 }
 
 /// A type, and the tokens after it.
@@ -220,7 +220,7 @@ fn returns(words: &mut Words<'_>, create: &mut CreateRoutine) -> Result<(), SqlE
         while words.rest().len() > left {
             words.step();
         }
-        Returns::Value(crate::types::resolve(&ty)?)
+        Returns::Value(ty)
     });
     Ok(())
 }

@@ -7,7 +7,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 /// The tokens of a statement as `sqlparser` takes them: in `COPY`, `ON` and `OFF` are booleans;
 /// options of sequences have an order; `TABLE t` is a select.
 pub fn readable(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
-    let mut tokens = with_selects(tokens);
+    let mut tokens = with_symmetry(with_selects(tokens));
     let words = Words::new(&tokens);
     if words.is("CREATE") || words.is("ALTER") {
         drop_names(&mut tokens);
@@ -32,6 +32,51 @@ pub fn readable(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
         after_option = false;
     }
     tokens
+}
+
+/// `BETWEEN symmetric(a) AND b` in place of `BETWEEN SYMMETRIC a AND b`; nothing in place of `ASYMMETRIC`.
+fn with_symmetry(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is = |token: &TokenWithSpan, word: &str| matches!(&token.token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
+    if !tokens.iter().any(|token| is(token, "SYMMETRIC") || is(token, "ASYMMETRIC")) {
+        return tokens;
+    }
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 2);
+    // For each bound that is open: the parentheses and CASEs inside of it.
+    let mut open: Vec<usize> = Vec::new();
+    let mut after_between = false;
+    for token in tokens {
+        let (symmetric, asymmetric) = (is(&token, "SYMMETRIC"), is(&token, "ASYMMETRIC"));
+        if after_between && asymmetric {
+            after_between = false;
+            continue;
+        }
+        let begins = after_between && symmetric;
+        match &token.token {
+            Token::LParen | Token::LBracket => open.iter_mut().for_each(|depth| *depth += 1),
+            Token::RParen | Token::RBracket => {
+                open.iter_mut().for_each(|depth| *depth = depth.saturating_sub(1))
+            }
+            Token::Word(_) if is(&token, "CASE") => open.iter_mut().for_each(|depth| *depth += 1),
+            Token::Word(_) if is(&token, "END") => {
+                open.iter_mut().for_each(|depth| *depth = depth.saturating_sub(1))
+            }
+            Token::Word(_) if is(&token, "AND") && open.last() == Some(&0) => {
+                open.pop();
+                out.push(TokenWithSpan::new(Token::RParen, token.span));
+            }
+            _ => {}
+        }
+        if !matches!(token.token, Token::Whitespace(_)) {
+            after_between = is(&token, "BETWEEN");
+        }
+        let span = token.span;
+        out.push(token);
+        if begins {
+            out.push(TokenWithSpan::new(Token::LParen, span));
+            open.push(0);
+        }
+    }
+    out
 }
 
 /// `SELECT * FROM t` in place of `TABLE t`, where that is a query.

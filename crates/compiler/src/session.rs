@@ -378,13 +378,14 @@ fn upkeep(words: &mut Words<'_>) -> Result<Option<Session>, SqlError> {
 
 /// `ALTER ... OWNER TO ...` of what has no owner of its own: there is one user.
 fn owner(words: &Words<'_>) -> Option<&'static str> {
-    const OWNED: [(&str, &str); 6] = [
+    const OWNED: [(&str, &str); 7] = [
         ("DATABASE", "ALTER DATABASE"),
         ("FUNCTION", "ALTER FUNCTION"),
         ("PROCEDURE", "ALTER PROCEDURE"),
         ("ROUTINE", "ALTER ROUTINE"),
         ("SCHEMA", "ALTER SCHEMA"),
         ("SEQUENCE", "ALTER SEQUENCE"),
+        ("TYPE", "ALTER TYPE"),
     ];
     let (_, tag) = OWNED.into_iter().find(|(word, _)| words.is("ALTER") && words.second_is(word))?;
     let rest = words.rest().iter().filter(|token| !is_space(&token.token));

@@ -6,7 +6,7 @@
 
 use crate::Stop;
 use crate::coerce::How;
-use crate::compiled::Fill;
+use crate::compiled::{AdvisoryWord, Fill};
 use crate::error::{DUPLICATE_ALIAS, syntax};
 use crate::expressions::Compiler;
 use crate::names::{Named, Relation, Scope, folded, parts};
@@ -571,5 +571,9 @@ pub fn fill_type(fill: &Fill) -> SqlType {
         Fill::Backend => SqlType::Int4,
         Fill::StatementTime | Fill::ClockTime => SqlType::TimestampTz,
         Fill::Given(ty) => *ty,
+        Fill::Advisory(lock) => match lock.does {
+            AdvisoryWord::Lock(_) | AdvisoryWord::UnlockAll => SqlType::Text,
+            AdvisoryWord::TryLock(_) | AdvisoryWord::Unlock => SqlType::Bool,
+        },
     }
 }

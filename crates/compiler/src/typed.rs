@@ -69,11 +69,11 @@ pub fn common(of: impl IntoIterator<Item = SqlType>) -> Option<SqlType> {
 ///
 /// # Errors
 /// `42704` for a type that there is not, `0A000` for one that Atoll does not have.
-pub fn named_type(name: &str) -> Result<SqlType, SqlError> {
+pub fn named_type(catalog: &Catalog, name: &str) -> Result<SqlType, SqlError> {
     let dialect = sqlparser::dialect::PostgreSqlDialect {};
     let parsed = sqlparser::parser::Parser::new(&dialect).try_with_sql(name);
     let parsed = parsed.and_then(|mut parser| parser.parse_data_type());
-    types::resolve(&parsed.map_err(|error| crate::error::syntax(error.to_string()))?)
+    types::resolve(catalog, &parsed.map_err(|error| crate::error::syntax(error.to_string()))?)
 }
 
 /// A type without its length or precision.

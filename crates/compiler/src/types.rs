@@ -1,10 +1,12 @@
 //! Types: their names, and which of them turn into which others without being asked.
 
+use crate::names::parts;
 use sql::SqlType::{
     Array, Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric,
     Oid, Text, Time, Timestamp, TimestampTz, Unknown, Uuid, Varchar,
 };
-use sql::{Element, SqlError, SqlState, SqlType};
+use sql::catalog::Catalog;
+use sql::{Element, Enum, SqlError, SqlState, SqlType};
 use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
 
 /// The most characters of `char(n)` and `varchar(n)`.
@@ -37,6 +39,7 @@ pub fn name_of(ty: SqlType) -> String {
         Oid => "oid".into(),
         Unknown => "unknown".into(),
         Array(element) => format!("{}[]", name_of(element.ty())),
+        SqlType::Enum(labels) => quoted(&labels.name),
     }
 }
 
@@ -55,7 +58,7 @@ pub fn full_name_of(ty: SqlType) -> String {
 /// # Errors
 /// `42704` for a type that there is not, `0A000` for one that Atoll does not have, `22023` for a
 /// length or precision out of range.
-pub fn resolve(data_type: &DataType) -> Result<SqlType, SqlError> {
+pub fn resolve(catalog: &Catalog, data_type: &DataType) -> Result<SqlType, SqlError> {
     Ok(match data_type {
         DataType::Bool | DataType::Boolean => Bool,
         DataType::SmallInt(_) | DataType::Int2(_) => Int2,
@@ -79,8 +82,8 @@ pub fn resolve(data_type: &DataType) -> Result<SqlType, SqlError> {
         DataType::Uuid => Uuid,
         DataType::JSON => Json,
         DataType::JSONB => Jsonb,
-        DataType::Custom(name, modifiers) => custom(&name.to_string().to_lowercase(), modifiers)?,
-        DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => array_of(resolve(element)?)?,
+        DataType::Custom(name, modifiers) => custom(catalog, &parts(name), modifiers)?,
+        DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => array_of(resolve(catalog, element)?)?,
         DataType::Regclass => return Err(SqlError::unsupported("regclass", None)),
         other => return Err(no_type(&other.to_string().to_lowercase())),
     })
@@ -98,9 +101,33 @@ pub fn array_of(ty: SqlType) -> Result<SqlType, SqlError> {
     Element::of(ty).map(Array).ok_or_else(|| SqlError::unsupported(what, Some(hint)))
 }
 
-fn custom(name: &str, modifiers: &[String]) -> Result<SqlType, SqlError> {
-    let name = name.strip_prefix("pg_catalog.").unwrap_or(name).trim_matches('"');
-    Ok(match name {
+/// A type by the parts of its name.
+fn custom(catalog: &Catalog, parts: &[String], modifiers: &[String]) -> Result<SqlType, SqlError> {
+    let (schema, name) = match parts {
+        [name] => ("", name.as_str()),
+        [.., schema, name] => (schema.as_str(), name.as_str()),
+        [] => ("", ""),
+    };
+    if matches!(schema, "" | "pg_catalog")
+        && let Some(ty) = of_system(name, modifiers)
+    {
+        return Ok(ty);
+    }
+    let of_arrays = || catalog.types.values().find(|known| name.strip_prefix('_') == Some(&known.name));
+    match (schema, catalog.enumeration(name)) {
+        ("" | "public", Some(known)) => Ok(SqlType::Enum(Enum::of(known))),
+        ("" | "public", None) if let Some(known) = of_arrays() => Ok(Array(Element::Enum(Enum::of(known)))),
+        ("", _) => match name.strip_prefix('_').and_then(|element| of_system(element, modifiers)) {
+            Some(element) => array_of(element),
+            None => Err(no_type(name)),
+        },
+        _ => Err(no_type(&parts.join("."))),
+    }
+}
+
+/// A type of the system.
+fn of_system(name: &str, modifiers: &[String]) -> Option<SqlType> {
+    Some(match name {
         "name" => Name,
         "oid" => Oid,
         "bool" => Bool,
@@ -125,11 +152,15 @@ fn custom(name: &str, modifiers: &[String]) -> Result<SqlType, SqlError> {
         "json" => Json,
         "jsonb" => Jsonb,
         "bytea" => Bytea,
-        other => match other.strip_prefix('_').map(|element| custom(element, modifiers)) {
-            Some(Ok(element)) => array_of(element)?,
-            _ => return Err(no_type(other)),
-        },
+        _ => return None,
     })
+}
+
+/// A name as a statement would have it.
+pub fn quoted(name: &str) -> String {
+    let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_$".contains(c));
+    if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
 fn no_type(name: &str) -> SqlError {

@@ -120,6 +120,10 @@ fn filled(fill: &Fill, facts: &Facts) -> Result<Datum, SqlError> {
             Datum::Text(setting.ok_or_else(unknown)?.1.clone())
         }
         Fill::StatementTime | Fill::ClockTime => Datum::Timestamp(clock()),
+        Fill::Advisory(_) => {
+            let hint = Some("Call it alone: SELECT pg_advisory_lock(1).");
+            return Err(SqlError::unsupported("an advisory lock in a query with joins or sub-queries", hint));
+        }
         _ => return Err(SqlError::unsupported("a sequence in a query with joins or sub-queries", None)),
     })
 }

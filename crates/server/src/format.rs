@@ -4,6 +4,7 @@ use crate::incoming::{Format, utf8};
 use crate::outgoing::decimal;
 use crate::pgtype;
 use compiler::arrays::Elements;
+use sql::catalog::Catalog;
 use sql::datetime::zone::Zone;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 
@@ -20,7 +21,7 @@ pub fn write(ty: SqlType, value: &Datum, format: Format, zone: &Zone, out: &mut 
             (SqlType::Varchar(_) | SqlType::Text | SqlType::Name, Datum::Text(text)) => {
                 out.extend_from_slice(text.as_bytes());
             }
-            (_, Datum::Int(number)) => decimal(number, out),
+            (SqlType::Int2 | SqlType::Int4 | SqlType::Int8, Datum::Int(number)) => decimal(number, out),
             _ => {
                 let mut text = String::new();
                 sql::text::write_in(&mut text, ty, value, zone);
@@ -73,7 +74,8 @@ pub fn read_array(ty: SqlType, bytes: &[u8], format: Format) -> Result<Elements,
         return Err(wrong());
     };
     sql::array::check_count(count)?;
-    let ty = pgtype::of_number(element as u32).ok().flatten().unwrap_or(ty);
+    // An element of one of the user's types is what the parameter is.
+    let ty = pgtype::of_number(&Catalog::default(), element as u32).ok().flatten().unwrap_or(ty);
     let mut all = Vec::with_capacity(count);
     for _ in 0..count {
         let length = take(4).and_then(integer);

@@ -16,7 +16,7 @@
 //! - [`transport`], [`mod@inbox`], [`incoming`], [`outgoing`], [`mod@format`], [`pgtype`], [`copy_format`]: bytes.
 //! - [`session`]: one client, from the first packet to the end; [`settings`], [`language`].
 //! - [`general`]: queries that are no programs.
-//! - [`guards`], [`sequences`], [`emptying`]: what sessions must agree on besides rows.
+//! - [`guards`], [`advisory`], [`sequences`], [`emptying`]: what sessions must agree on besides rows.
 //! - [`engine`]; [`deployed`]: the engine of a deployment, over the links of a [`carrier`].
 //! - [`station`]: threads of sessions, shared with workers; [`bridge`]: the way of other tasks.
 //!
@@ -29,6 +29,7 @@
 #![allow(clippy::result_large_err)]
 
 pub mod access;
+pub mod advisory;
 pub mod bridge;
 pub mod carrier;
 pub mod copy_format;

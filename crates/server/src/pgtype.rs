@@ -1,11 +1,12 @@
 //! The numbers of types in PostgreSQL's catalog, by which clients know them.
 
 use crate::outgoing::Field;
+use sql::catalog::Catalog;
 use sql::{Element, SqlType};
 
 /// The type that a client means by this number: `Ok(None)` if it leaves the choice to the server,
 /// `Err` for a type that Atoll does not have.
-pub fn of_number(number: u32) -> Result<Option<SqlType>, u32> {
+pub fn of_number(catalog: &Catalog, number: u32) -> Result<Option<SqlType>, u32> {
     Ok(Some(match number {
         0 | 705 => return Ok(None),
         16 => SqlType::Bool,
@@ -29,7 +30,10 @@ pub fn of_number(number: u32) -> Result<Option<SqlType>, u32> {
         1700 => SqlType::Numeric(None),
         2950 => SqlType::Uuid,
         3802 => SqlType::Jsonb,
-        other => SqlType::Array(Element::of_array_number(other).ok_or(other)?),
+        other => match Element::of_array_number(other) {
+            Some(element) => SqlType::Array(element),
+            None => catalog.type_of(other).ok_or(other)?,
+        },
     }))
 }
 
@@ -58,12 +62,16 @@ pub fn number_and_size(ty: SqlType) -> (u32, i16) {
         SqlType::Uuid => (2950, 16),
         SqlType::Jsonb => (3802, -1),
         SqlType::Array(element) => (element.array_number(), -1),
+        SqlType::Enum(labels) => (labels.oid.0, 4),
     }
 }
 
 /// The type of the elements, if this is the number of an array's type.
-pub fn of_elements(number: u32) -> Option<SqlType> {
-    Element::of_array_number(number).map(Element::ty)
+pub fn of_elements(catalog: &Catalog, number: u32) -> Option<SqlType> {
+    match of_number(catalog, number) {
+        Ok(Some(SqlType::Array(element))) => Some(element.ty()),
+        _ => None,
+    }
 }
 
 /// The number of the type of arrays of a type.
@@ -100,12 +108,12 @@ mod tests {
     #[test]
     fn each_number_means_the_type_that_has_it() {
         for number in 0..5000 {
-            if let Ok(Some(ty)) = of_number(number) {
+            if let Ok(Some(ty)) = of_number(&Catalog::default(), number) {
                 assert_eq!(number_and_size(ty).0, number);
             }
         }
         for (element, array) in [(23, 1007), (1043, 1015), (1700, 1231)] {
-            let ty = of_elements(array).expect("a type of elements");
+            let ty = of_elements(&Catalog::default(), array).expect("a type of elements");
             assert_eq!((number(ty), array_number(ty)), (element, array));
         }
         assert_eq!(field("n", SqlType::Numeric(Some((12, 2))), None).modifier, (12 << 16 | 2) + 4);

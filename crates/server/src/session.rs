@@ -293,6 +293,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
 impl<S, E: Engine> Drop for Session<S, E> {
     fn drop(&mut self) {
         self.shared.guards.release(self.registered.id, self.block.held.drain(..));
+        self.shared.advisory.end_session(self.registered.id);
         self.shared.unregister(self.registered.id);
     }
 }

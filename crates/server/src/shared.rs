@@ -1,6 +1,7 @@
 //! What all sessions of a server share.
 
 use crate::access::Access;
+use crate::advisory::Advisory;
 use crate::counters::{Activity, Counters};
 use crate::engine::Engine;
 use crate::guards::{Guards, SessionId};
@@ -68,6 +69,7 @@ pub struct Shared<E: Engine> {
     /// The number of physical tables.
     pub stores: u16,
     pub guards: Guards,
+    pub advisory: Advisory,
     pub sequences: Sequences,
     pub cache: Cache,
     pub counters: Counters,
@@ -150,6 +152,7 @@ impl<E: Engine> Shared<E> {
             limits,
             stores,
             guards: Guards::default(),
+            advisory: Advisory::default(),
             sequences: Sequences::default(),
             cache: Cache::default(),
             counters: Counters::default(),

@@ -25,6 +25,7 @@ pub fn write(out: &mut Vec<u8>, ty: SqlType, datum: &Datum) {
             SqlType::Int2 => out.extend_from_slice(&(*v as i16).to_be_bytes()),
             SqlType::Int4 => out.extend_from_slice(&(*v as i32).to_be_bytes()),
             SqlType::Oid => out.extend_from_slice(&(*v as u32).to_be_bytes()),
+            SqlType::Enum(_) => out.extend_from_slice(to_string(ty, datum).as_bytes()),
             _ => out.extend_from_slice(&v.to_be_bytes()),
         },
         Datum::Float(v) if ty == SqlType::Float4 => out.extend_from_slice(&(*v as f32).to_be_bytes()),
@@ -109,6 +110,7 @@ pub fn read(ty: SqlType, bytes: &[u8]) -> Result<Datum, SqlError> {
             Datum::Text(fit(ty, utf8(bytes)?, Excess::Refused)?)
         }
         SqlType::Array(element) => read_array(element, bytes)?,
+        SqlType::Enum(labels) => Datum::Int(labels.read(&utf8(bytes)?)?),
     })
 }
 

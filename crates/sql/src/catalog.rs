@@ -3,7 +3,8 @@
 //! Each object is one row of a physical table, under its oid. The server keeps the whole catalog in
 //! memory; a change is made to its rows, by the transaction that also changes the data.
 
-use crate::{Datum, Expr, SqlType};
+use crate::enumeration::{Definition, Enum};
+use crate::{Datum, Element, Expr, SqlType};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,8 @@ pub struct Catalog {
     pub next_oid: u32,
     /// Procedures, functions and views.
     pub procedures: BTreeMap<Oid, Procedure>,
+    /// Enumerations.
+    pub types: BTreeMap<Oid, Definition>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -252,6 +255,20 @@ impl Catalog {
             std::iter::once(table.store).chain(indexes)
         };
         self.tables.values().flat_map(of).chain(self.emptying.iter().copied()).collect()
+    }
+
+    /// The enumeration of this name.
+    pub fn enumeration(&self, name: &str) -> Option<&Definition> {
+        self.types.values().find(|known| known.name == name)
+    }
+
+    /// The type of this number, if it is an enumeration or the type of its arrays.
+    pub fn type_of(&self, number: u32) -> Option<SqlType> {
+        if let Some(known) = self.types.get(&Oid(number)) {
+            return Some(SqlType::Enum(Enum::of(known)));
+        }
+        let of_arrays = self.types.values().find(|known| known.array.0 == number)?;
+        Some(SqlType::Array(Element::Enum(Enum::of(of_arrays))))
     }
 
     pub fn sequence(&self, name: &str) -> Option<&Sequence> {

@@ -26,8 +26,15 @@ pub(crate) fn sequence_place(sequence: Oid, sites: u32) -> Placed {
 /// There is no row, or its bytes are no catalog of this version: the database must not pass for an
 /// empty one.
 pub(crate) fn catalog_in(slot: u32, row: Option<&[u8]>) -> Result<Catalog, SqlError> {
+    let read = |bytes: &[u8]| match postcard::take_from_bytes::<Catalog>(bytes) {
+        Ok((catalog, [])) => Some(catalog),
+        _ => None,
+    };
+    // One from before there were types ends where their number stands.
+    if let Some(catalog) = row.and_then(|row| read(row).or_else(|| read(&[row, &[0]].concat()))) {
+        return Ok(catalog);
+    }
     let found = match row.map(postcard::take_from_bytes::<Catalog>) {
-        Some(Ok((catalog, []))) => return Ok(catalog),
         Some(Ok((_, rest))) => {
             format!("{} more than a catalog has are in its row", counted(rest.len(), "byte"))
         }
@@ -79,7 +86,7 @@ mod tests {
     fn bytes_that_are_no_catalog_do_not_pass_for_an_empty_one() {
         let catalog = Catalog { version: 300, next_oid: 7, ..Catalog::default() };
         let bytes = postcard::to_stdvec(&catalog).unwrap();
-        assert_eq!(catalog_in(3, Some(&bytes)), Ok(catalog));
+        assert_eq!(catalog_in(3, Some(&bytes)), Ok(catalog.clone()));
         let refused = |row: Option<&[u8]>, found: &str| {
             let error = catalog_in(3, row).unwrap_err();
             assert_eq!(error.state, SqlState::DATA_CORRUPTED);
@@ -93,12 +100,14 @@ mod tests {
             );
         };
         refused(None, "its row is missing");
-        for cut in 0..bytes.len() {
+        // Without its last byte it is a catalog from before there were types.
+        assert_eq!(catalog_in(3, Some(&bytes[..bytes.len() - 1])), Ok(catalog));
+        for cut in 0..bytes.len() - 1 {
             refused(Some(&bytes[..cut]), &format!("its row has {} that this", counted(cut, "byte")));
         }
         refused(Some(&[0xff; 12]), "its row has 12 bytes that this version cannot read");
         // Zeros, as of a page that was never written, begin like an empty catalog.
-        refused(Some(&[0; 40]), "34 bytes more than a catalog has");
+        refused(Some(&[0; 40]), "33 bytes more than a catalog has");
         refused(Some(&[&bytes[..], &[1]].concat()), "1 byte more");
     }
 }

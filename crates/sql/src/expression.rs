@@ -7,6 +7,7 @@ mod cast;
 mod context;
 mod eval;
 mod formats;
+mod json;
 mod like;
 mod regex;
 mod strings;
@@ -252,6 +253,35 @@ pub enum Function {
     DateBin,
     /// Of a text and a format: `Timestamp`, `TimestampTz` or `Date`.
     ReadTime,
+    /// `@>` of two `jsonb`.
+    JsonContains,
+    /// `?`
+    JsonHasKey,
+    /// `?|`, of an array of names.
+    JsonHasAny,
+    /// `?&`
+    JsonHasAll,
+    /// `#>`, of an array of steps; `#>>` if the result is `Text`.
+    JsonPath,
+    /// `-`, of a name or a position.
+    JsonDelete,
+    /// `-`, of an array of names.
+    JsonDeleteKeys,
+    /// `#-`
+    JsonDeletePath,
+    /// Of a document, a path, a value, and whether a member may be new.
+    JsonSet,
+    /// Of a document, a path, a value, and whether it stands behind what is there.
+    JsonInsert,
+    JsonStripNulls,
+    JsonPretty,
+    /// Of a document and the name of a function that gives rows: its parts, as an array.
+    JsonParts,
+    JustifyInterval,
+    /// Of a text and a format.
+    ToNumber,
+    /// Of the ends of two spans, each null in turn.
+    Overlaps,
 }
 
 /// Functions of many rows.

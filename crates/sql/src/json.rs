@@ -3,6 +3,10 @@
 //! decimal numbers are written. So the parts of a `jsonb` are found by the same search as those of
 //! a `json`.
 
+pub mod change;
+pub mod parts;
+pub mod tree;
+
 use crate::value::Numeric;
 use crate::{Datum, SqlError, SqlState, SqlType, array};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -72,21 +76,17 @@ pub fn array_length(document: &str) -> Result<i64, SqlError> {
     }
 }
 
-/// `a || b` of two `jsonb`: objects are merged, and arrays are joined; a scalar counts as an array
-/// of it.
+/// `a || b` of two `jsonb`: objects are merged, and arrays are joined; anything else counts as an
+/// array of it.
 ///
 /// # Errors
-/// `22023` for an object beside a scalar.
+/// Those of [`normalize`].
 pub fn concat(a: &str, b: &str) -> Result<String, SqlError> {
     let inside = |text: &str| text[1..text.len() - 1].to_owned();
     let joined = |a: String, b: String| if a.is_empty() || b.is_empty() { a + &b } else { a + ", " + &b };
     let items = |text: &str| if type_of(text) == "array" { inside(text) } else { text.to_owned() };
     match (type_of(a), type_of(b)) {
         ("object", "object") => normalize(&format!("{{{}}}", joined(inside(a), inside(b)))),
-        ("object", "array") | ("array", _) | (_, "array") => Ok(format!("[{}]", joined(items(a), items(b)))),
-        ("object", _) | (_, "object") => {
-            Err(SqlError::new(SqlState::INVALID_PARAMETER, "invalid concatenation of jsonb objects"))
-        }
         _ => Ok(format!("[{}]", joined(items(a), items(b)))),
     }
 }

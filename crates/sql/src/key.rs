@@ -74,7 +74,9 @@ pub fn decode(ty: SqlType, bytes: &mut &[u8]) -> Result<Datum, SqlError> {
         return Ok(Datum::Null);
     }
     match ty {
-        SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Oid => Ok(Datum::Int(read_int(bytes)?)),
+        SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Oid | SqlType::Enum(_) => {
+            Ok(Datum::Int(read_int(bytes)?))
+        }
         SqlType::Time => Ok(Datum::Time(read_int(bytes)?)),
         SqlType::Timestamp | SqlType::TimestampTz => Ok(Datum::Timestamp(read_int(bytes)?)),
         SqlType::Date => i32::try_from(read_int(bytes)?).map(Datum::Date).map_err(|_| corrupt()),

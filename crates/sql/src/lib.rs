@@ -13,6 +13,7 @@
 //!
 //! - [`types`], [`value`]: types and values, PostgreSQL's by meaning.
 //! - [`mod@array`]: arrays of one dimension, as texts.
+//! - [`enumeration`]: types of labels in an order.
 //! - [`text`], [`binary`]: values as PostgreSQL's clients send and expect them.
 //! - [`key`], [`row`]: values as order-preserving keys and as stored rows.
 //! - [`expression`]: expressions and their evaluation.
@@ -37,6 +38,7 @@ mod catalog_rows;
 pub mod compare;
 pub mod database;
 pub mod datetime;
+pub mod enumeration;
 pub mod error;
 pub mod expression;
 pub mod from_char;
@@ -65,6 +67,7 @@ pub mod value;
 mod violation;
 
 pub use database::Database;
+pub use enumeration::Enum;
 pub use error::{SqlError, SqlState};
 pub use expression::{Context, Expr};
 pub use program::Program;

@@ -1,7 +1,11 @@
-//! `to_char` of numbers.
+//! `to_char` of numbers, and `to_number`.
 //!
 //! A format is read once into its places and marks; then the digits of the number, rounded to the
 //! places behind the point, are put into them.
+
+mod read;
+
+pub use read::read;
 
 use crate::to_char::ordinal;
 use crate::value::Numeric;
@@ -20,6 +24,8 @@ enum Mark {
     Sign,
     Angle,
     Ordinal(bool),
+    /// `L`, a blank.
+    Currency,
     Literal(char),
 }
 
@@ -98,7 +104,7 @@ impl Format {
                     rest = &rest[1..];
                     continue;
                 }
-                ('L', _) => (1, Mark::Literal(' ')),
+                ('L', _) => (1, Mark::Currency),
                 ('"', _) => {
                     let end = rest[1..].find('"').map_or(rest.len(), |at| at + 1);
                     format.marks.extend(rest[1..end].chars().map(Mark::Literal));
@@ -212,6 +218,7 @@ impl Format {
                 Mark::Ordinal(_) if is_negative || is_too_long || self.behind > 0 => {}
                 Mark::Ordinal(true) => body.push_str(&ordinal(&whole).to_uppercase()),
                 Mark::Ordinal(false) => body.push_str(ordinal(&whole)),
+                Mark::Currency => body.push(' '),
                 Mark::Literal(c) => body.push(*c),
             }
         }

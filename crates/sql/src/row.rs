@@ -110,7 +110,7 @@ impl Form {
             SqlType::Bool => Form::Bool,
             SqlType::Int2 => Form::Int2,
             SqlType::Int4 => Form::Int4,
-            SqlType::Int8 => Form::Int8,
+            SqlType::Int8 | SqlType::Enum(_) => Form::Int8,
             SqlType::Oid => Form::Oid,
             SqlType::Float4 => Form::Float4,
             SqlType::Float8 => Form::Float8,

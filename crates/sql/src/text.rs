@@ -22,6 +22,9 @@ pub fn write_in(out: &mut String, ty: SqlType, datum: &Datum, zone: &Zone) {
     match datum {
         Datum::Null => {}
         Datum::Bool(v) => out.push(if *v { 't' } else { 'f' }),
+        Datum::Int(code) if let SqlType::Enum(labels) = ty => {
+            out.push_str(labels.text(*code).unwrap_or("?"));
+        }
         Datum::Int(v) => put(out, v),
         Datum::Float(v) if ty == SqlType::Float4 => {
             let narrow = *v as f32;
@@ -184,6 +187,7 @@ pub fn read_in(ty: SqlType, text: &str, zone: &Zone) -> Result<Datum, SqlError> 
         SqlType::Json => json::check(text).map(|()| Datum::Text(text.to_owned())),
         SqlType::Jsonb => json::normalize(text).map(Datum::Text),
         SqlType::Array(element) => read_array(element, text, zone, &Zone::UTC).map(Datum::Text),
+        SqlType::Enum(labels) => labels.read(text).map(Datum::Int),
     }
 }
 

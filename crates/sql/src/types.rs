@@ -1,5 +1,6 @@
 //! The types of SQL values.
 
+use crate::Enum;
 use serde::{Deserialize, Serialize};
 
 /// A type as a column or a parameter has it. Names and limits are PostgreSQL's.
@@ -36,6 +37,8 @@ pub enum SqlType {
     Unknown,
     /// An array of one dimension. Its values are texts ([`crate::array`]).
     Array(Element),
+    /// Labels in an order. Its values are integers ([`crate::enumeration`]).
+    Enum(Enum),
 }
 
 /// The type of an array's elements: one without a length or precision.
@@ -62,9 +65,10 @@ pub enum Element {
     Jsonb,
     Name,
     Oid,
+    Enum(Enum),
 }
 
-/// Each element with its type, PostgreSQL's number of that, and of its arrays.
+/// Each element but the enumerations, with its type, PostgreSQL's number of that, and of its arrays.
 const ELEMENTS: [(Element, SqlType, u32, u32); 21] = [
     (Element::Bool, SqlType::Bool, 16, 1000),
     (Element::Int2, SqlType::Int2, 21, 1005),
@@ -92,30 +96,37 @@ const ELEMENTS: [(Element, SqlType, u32, u32); 21] = [
 impl Element {
     /// The element of this type; `None` for arrays, unknown types, and types with a length.
     pub fn of(ty: SqlType) -> Option<Element> {
-        ELEMENTS.iter().find(|known| known.1 == ty).map(|known| known.0)
+        match ty {
+            SqlType::Enum(labels) => Some(Element::Enum(labels)),
+            ty => ELEMENTS.iter().find(|known| known.1 == ty).map(|known| known.0),
+        }
     }
 
-    /// The element of the arrays of this number.
+    /// The element of the arrays of this number, enumerations aside.
     pub fn of_array_number(number: u32) -> Option<Element> {
         ELEMENTS.iter().find(|known| known.3 == number).map(|known| known.0)
     }
 
     pub fn ty(self) -> SqlType {
-        self.known().1
+        self.known().0
     }
 
     /// PostgreSQL's number of the element's type.
     pub fn number(self) -> u32 {
-        self.known().2
+        self.known().1
     }
 
     /// PostgreSQL's number of the type of its arrays.
     pub fn array_number(self) -> u32 {
-        self.known().3
+        self.known().2
     }
 
-    fn known(self) -> &'static (Element, SqlType, u32, u32) {
-        &ELEMENTS[self as usize]
+    fn known(self) -> (SqlType, u32, u32) {
+        if let Element::Enum(labels) = self {
+            return (SqlType::Enum(labels), labels.oid.0, labels.array.0);
+        }
+        let known = ELEMENTS.iter().find(|known| known.0 == self);
+        known.map_or((SqlType::Unknown, 0, 0), |known| (known.1, known.2, known.3))
     }
 }
 
@@ -124,9 +135,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_element_is_at_its_place() {
-        for (at, (element, ty, number, array)) in ELEMENTS.into_iter().enumerate() {
-            assert_eq!((element as usize, element.ty(), Element::of(ty)), (at, ty, Some(element)));
+    fn each_element_has_its_type_and_numbers() {
+        for (element, ty, number, array) in ELEMENTS {
+            assert_eq!((element.ty(), Element::of(ty)), (ty, Some(element)));
             assert_eq!((element.number(), Element::of_array_number(array)), (number, Some(element)));
         }
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Datum {
     Null,
     Bool(bool),
-    /// `Int2`, `Int4`, `Int8`, `Oid`.
+    /// `Int2`, `Int4`, `Int8`, `Oid`; `Enum`, as the code of a label.
     Int(i64),
     /// `Float4`, `Float8`.
     Float(f64),

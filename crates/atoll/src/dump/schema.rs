@@ -12,6 +12,8 @@ const SCHEMA: &str = "(SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = '
 pub struct Schema {
     pub tables: Vec<Table>,
     sequences: Vec<Sequence>,
+    /// Statements that create enumerations.
+    types: Vec<String>,
     /// Statements that create procedures and functions.
     routines: Vec<String>,
 }
@@ -67,12 +69,12 @@ impl Schema {
         constraints(open, &mut tables)?;
         indexes(open, &mut tables)?;
         let (sequences, routines) = (sequences(open, &mut tables, only)?, routines(open, only)?);
-        Ok(Schema { tables, sequences, routines })
+        Ok(Schema { types: types(open, &tables, only)?, tables, sequences, routines })
     }
 
     /// The statements before the rows.
     pub fn before(&self, placement: Placement) -> String {
-        let mut text = String::new();
+        let mut text = self.types.concat();
         for sequence in &self.sequences {
             text.push_str(&format!("CREATE SEQUENCE public.{}{};\n", sequence.name, sequence.definition));
         }
@@ -306,6 +308,38 @@ fn routines(open: &Open<'_>, only: &[String]) -> Result<Vec<String>, Failure> {
          WHERE pronamespace = {SCHEMA} AND prokind IN ('f', 'p') ORDER BY oid"
     ))?;
     Ok(rows.iter().map(|row| text(row, 0)).collect())
+}
+
+/// The enumerations, with `only` those that these tables need.
+fn types(open: &Open<'_>, tables: &[Table], only: &[String]) -> Result<Vec<String>, Failure> {
+    let rows = open.rows(&format!(
+        "SELECT t.oid, t.typname, e.enumlabel FROM pg_catalog.pg_type t \
+         LEFT JOIN pg_catalog.pg_enum e ON e.enumtypid = t.oid \
+         WHERE t.typtype = 'e' AND t.typnamespace = {SCHEMA} ORDER BY t.oid, e.enumsortorder"
+    ))?;
+    let used = open.rows(
+        "SELECT a.attrelid, coalesce(nullif(t.typelem, 0), t.oid) FROM pg_catalog.pg_attribute a \
+         JOIN pg_catalog.pg_type t ON t.oid = a.atttypid WHERE a.attnum > 0 AND NOT a.attisdropped",
+    )?;
+    let of_tables = |row: &&SimpleQueryRow| tables.iter().any(|table| Some(table.oid.as_str()) == row.get(0));
+    let used: BTreeSet<String> = used.iter().filter(of_tables).map(|row| text(row, 1)).collect();
+    let mut all: Vec<(String, String, Vec<String>)> = Vec::new();
+    for row in &rows {
+        let number = text(row, 0);
+        if !only.is_empty() && !used.contains(&number) {
+            continue;
+        }
+        if all.last().is_none_or(|last| last.0 != number) {
+            all.push((number, quoted(&text(row, 1)), Vec::new()));
+        }
+        if let (Some((_, _, labels)), Some(label)) = (all.last_mut(), row.get(2)) {
+            labels.push(format!("'{}'", label.replace('\'', "''")));
+        }
+    }
+    let statement = |(_, name, labels): (String, String, Vec<String>)| {
+        format!("CREATE TYPE public.{name} AS ENUM ({});\n", labels.join(", "))
+    };
+    Ok(all.into_iter().map(statement).collect())
 }
 
 /// A name with quotes where it may need them.

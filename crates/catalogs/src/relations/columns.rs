@@ -3,6 +3,7 @@
 use super::{Rows, World, indexes, number_of, types};
 use crate::system;
 use crate::value::{Type, Value};
+use sql::SqlType;
 use sql::catalog::{Column, Table};
 
 fn number(v: impl Into<i64>) -> Value {
@@ -25,7 +26,7 @@ pub fn attributes(world: &World<'_>, rows: &mut Rows<'_>) {
         for (column, at) in table.columns.iter().zip(1..) {
             let dropped_name = format!("........pg.dropped.{at}........");
             add(
-                rows,
+                (world, rows),
                 Attribute {
                     class: table.oid.0.into(),
                     name: if column.dropped { &dropped_name } else { &column.name },
@@ -42,7 +43,10 @@ pub fn attributes(world: &World<'_>, rows: &mut Rows<'_>) {
         for (column, at) in view.params.iter().zip(1..) {
             let (class, ty) = (view.oid.0.into(), number_of(column.ty));
             let name = &column.name;
-            add(rows, Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false });
+            add(
+                (world, rows),
+                Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false },
+            );
         }
     }
     for index in indexes(world.catalog) {
@@ -50,7 +54,10 @@ pub fn attributes(world: &World<'_>, rows: &mut Rows<'_>) {
             let Some(column) = index.table.columns.get(usize::from(*position)) else { continue };
             let ty = number_of(column.ty);
             let (class, name) = (index.number, column.name.as_str());
-            add(rows, Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false });
+            add(
+                (world, rows),
+                Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false },
+            );
         }
     }
     for sequence in world.catalog.sequences.values() {
@@ -58,7 +65,10 @@ pub fn attributes(world: &World<'_>, rows: &mut Rows<'_>) {
             [("last_value", 1, Type::INT8), ("log_cnt", 2, Type::INT8), ("is_called", 3, Type::BOOL)]
         {
             let (class, ty) = (sequence.oid.0.into(), (ty.0, -1));
-            add(rows, Attribute { class, name, at, ty, not_null: true, has_default: false, dropped: false });
+            add(
+                (world, rows),
+                Attribute { class, name, at, ty, not_null: true, has_default: false, dropped: false },
+            );
         }
     }
     for relation in world.relations.iter() {
@@ -66,14 +76,18 @@ pub fn attributes(world: &World<'_>, rows: &mut Rows<'_>) {
         let columns = &relation.columns[..relation.columns.len() - 1];
         for ((name, ty), at) in columns.iter().zip(1..) {
             let (class, ty) = (relation.number, (ty.0, -1));
-            add(rows, Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false });
+            add(
+                (world, rows),
+                Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false },
+            );
         }
     }
 }
 
-fn add(rows: &mut Rows<'_>, of: Attribute<'_>) {
-    let (length, align, storage, collation) = types::layout_of(of.ty.0);
-    let is_array = sql::Element::of_array_number(of.ty.0).is_some();
+fn add((world, rows): (&World<'_>, &mut Rows<'_>), of: Attribute<'_>) {
+    let (length, align, storage, collation) = types::layout_of(world.catalog, of.ty.0);
+    let own = || matches!(world.catalog.type_of(of.ty.0), Some(SqlType::Array(_)));
+    let is_array = sql::Element::of_array_number(of.ty.0).is_some() || own();
     rows.add(&[
         ("attrelid", number(of.class)),
         ("attname", Value::text(of.name)),

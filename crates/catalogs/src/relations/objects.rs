@@ -248,7 +248,8 @@ pub fn fixed(world: &World<'_>, rows: &mut Rows<'_>) {
             rows.add(&sql);
         }
         "pg_opclass" => {
-            for (ty, name, ..) in super::types::TYPES {
+            let own = world.catalog.types.keys().map(|ty| (ty.0, "enum"));
+            for (ty, name) in super::types::TYPES.iter().map(|ty| (ty.0, ty.1)).chain(own) {
                 rows.add(&[
                     ("oid", number(CLASSES + i64::from(ty))),
                     ("opcmethod", number(BTREE)),

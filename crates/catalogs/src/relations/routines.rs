@@ -1,8 +1,7 @@
 //! Procedures and functions, and their definitions as text.
 
-use super::{OWNER, PUBLIC, Rows, World, format_type, number_of, quoted};
+use super::{OWNER, PUBLIC, Rows, World, number_of, quoted, type_text};
 use crate::value::Value;
-use sql::SqlType;
 use sql::catalog::{ParamMode, Procedure, ProcedureKind, ProcedureParam};
 
 /// The number of the language SQL, of a record and of no value.
@@ -74,10 +73,6 @@ fn result_type(routine: &Procedure) -> i64 {
         _ if outputs(routine).next().is_some() => RECORD,
         _ => VOID,
     }
-}
-
-fn type_text(ty: SqlType) -> String {
-    format_type(number_of(ty).0.into(), None)
 }
 
 /// The parameters, as `CREATE` has them.

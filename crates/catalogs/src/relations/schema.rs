@@ -3,8 +3,8 @@
 use super::{Constraint, ConstraintKind, Rows, World, constraints, indexes, number_of, types};
 use crate::system;
 use crate::value::Value;
-use sql::SqlType;
 use sql::catalog::Reaction;
+use sql::{Element, SqlType};
 
 fn text(v: &str) -> Value {
     Value::text(v)
@@ -141,8 +141,10 @@ fn of_type(world: &World<'_>, ty: SqlType) -> Values {
     let named = |number: i64| types::TYPES.iter().find(|known| i64::from(known.0) == number);
     let name_of = |number: i64| named(number).map_or("", |known| known.1);
     let (short, data_type) = match ty {
+        SqlType::Array(Element::Enum(labels)) => (format!("_{}", labels.name), "ARRAY".into()),
+        SqlType::Enum(labels) => (labels.name.clone(), "USER-DEFINED".into()),
         SqlType::Array(element) => (format!("_{}", name_of(element.number().into())), "ARRAY".into()),
-        _ => (name_of(number).to_owned(), types::format_type(number, None)),
+        _ => (name_of(number).to_owned(), types::type_text(ty)),
     };
     let (precision, radix, scale) = match ty {
         SqlType::Int2 => (Some(16), Some(2), Some(0)),
@@ -166,6 +168,7 @@ fn of_type(world: &World<'_>, ty: SqlType) -> Values {
         SqlType::Text => Some(1 << 30),
         _ => None,
     };
+    let is_own = matches!(ty, SqlType::Enum(_) | SqlType::Array(Element::Enum(_)));
     let is_time = matches!(ty, SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Interval);
     let times = if is_time { Some(6) } else { (ty == SqlType::Date).then_some(0) };
     let int = |v: Option<i64>| v.map_or(Value::Null, Value::Int);
@@ -178,7 +181,7 @@ fn of_type(world: &World<'_>, ty: SqlType) -> Values {
         ("numeric_scale", int(scale)),
         ("datetime_precision", int(times)),
         ("udt_catalog", text(&world.facts.database)),
-        ("udt_schema", text("pg_catalog")),
+        ("udt_schema", text(if is_own { "public" } else { "pg_catalog" })),
         ("udt_name", text(&short)),
     ]
 }
@@ -273,7 +276,7 @@ fn sequences(world: &World<'_>, rows: &mut Rows<'_>) {
         let mut values = named(world, "sequence", "sequence_name", &sequence.name);
         let number = |v: i64| Value::Text(v.to_string());
         values.extend([
-            ("data_type", Value::Text(types::format_type(number_of(sequence.ty).0.into(), None))),
+            ("data_type", Value::Text(types::type_text(sequence.ty))),
             ("start_value", number(sequence.start)),
             ("minimum_value", number(sequence.min)),
             ("maximum_value", number(sequence.max)),

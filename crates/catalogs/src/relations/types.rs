@@ -1,8 +1,9 @@
 //! Types: their numbers, names and rows in `pg_type`.
 
-use super::{COLLATION, OWNER, PG_CATALOG, Rows};
+use super::{COLLATION, OWNER, PG_CATALOG, PUBLIC, Rows, World, quoted};
 use crate::value::{Type, Value};
-use sql::SqlType;
+use sql::catalog::{Catalog, Oid};
+use sql::{Element, SqlType};
 
 /// Number, name, the name that statements have, length, category, and the number of the array type.
 pub const TYPES: [(u32, &str, &str, i64, char, u32); 41] = [
@@ -74,6 +75,7 @@ pub fn number_of(ty: SqlType) -> (u32, i64) {
         SqlType::Uuid => 2950,
         SqlType::Jsonb => 3802,
         SqlType::Array(element) => element.array_number(),
+        SqlType::Enum(labels) => labels.oid.0,
     };
     let modifier = match ty {
         SqlType::Char(length) if length > 0 => i64::from(length) + 4,
@@ -85,7 +87,10 @@ pub fn number_of(ty: SqlType) -> (u32, i64) {
 }
 
 /// Length, alignment, storage and collation of a type's values.
-pub fn layout_of(number: u32) -> (i64, &'static str, &'static str, i64) {
+pub fn layout_of(catalog: &Catalog, number: u32) -> (i64, &'static str, &'static str, i64) {
+    if catalog.types.contains_key(&Oid(number)) {
+        return (4, "i", "p", 0);
+    }
     let length = TYPES.iter().find(|ty| ty.0 == number).map_or(-1, |ty| ty.3);
     let align = match length {
         1 => "c",
@@ -126,10 +131,85 @@ pub fn format_type(number: i64, modifier: Option<i64>) -> String {
     }
 }
 
+/// As [`format_type`], with the types of the catalog.
+pub fn shown_type(world: &World<'_>, number: i64, modifier: Option<i64>) -> String {
+    let own = u32::try_from(number).ok().and_then(|number| world.catalog.type_of(number));
+    own.map_or_else(|| format_type(number, modifier), |ty| own_name(ty, &|name| world.shown(name)))
+}
+
+/// A type of a column or a parameter, without its modifier.
+pub fn type_text(ty: SqlType) -> String {
+    match ty {
+        SqlType::Enum(_) | SqlType::Array(Element::Enum(_)) => own_name(ty, &quoted),
+        ty => format_type(number_of(ty).0.into(), None),
+    }
+}
+
+fn own_name(ty: SqlType, shown: &dyn Fn(&str) -> String) -> String {
+    match ty {
+        SqlType::Enum(labels) => shown(&labels.name),
+        SqlType::Array(Element::Enum(labels)) => format!("{}[]", shown(&labels.name)),
+        _ => String::new(),
+    }
+}
+
+/// The rows of `pg_enum`.
+pub fn labels(world: &World<'_>, rows: &mut Rows<'_>) {
+    let all = world.catalog.types.values().flat_map(|ty| (1..).zip(&ty.labels).map(move |label| (ty, label)));
+    for ((ty, (at, label)), oid) in all.zip(FIRST_LABEL..) {
+        rows.add(&[
+            ("oid", Value::Int(oid)),
+            ("enumtypid", Value::Int(ty.oid.0.into())),
+            ("enumsortorder", Value::Float(f64::from(at))),
+            ("enumlabel", Value::text(&label.text)),
+        ]);
+    }
+}
+
+/// Numbers of labels: above those of all other objects.
+const FIRST_LABEL: i64 = 2_000_000_000;
+
+/// The user's types and their arrays.
+fn own_types(world: &World<'_>, rows: &mut Rows<'_>) {
+    for ty in world.catalog.types.values() {
+        let (number, array) = (i64::from(ty.oid.0), i64::from(ty.array.0));
+        let common = [
+            ("typnamespace", Value::Int(PUBLIC)),
+            ("typowner", Value::Int(OWNER)),
+            ("typisdefined", Value::Bool(true)),
+            ("typdelim", Value::text(",")),
+            ("typalign", Value::text("i")),
+            ("typtypmod", Value::Int(-1)),
+        ];
+        let own = [
+            ("oid", Value::Int(number)),
+            ("typname", Value::text(&ty.name)),
+            ("typlen", Value::Int(4)),
+            ("typbyval", Value::Bool(true)),
+            ("typtype", Value::text("e")),
+            ("typcategory", Value::text("E")),
+            ("typarray", Value::Int(array)),
+            ("typstorage", Value::text("p")),
+        ];
+        let of_array = [
+            ("oid", Value::Int(array)),
+            ("typname", Value::text(format!("_{}", ty.name))),
+            ("typlen", Value::Int(-1)),
+            ("typtype", Value::text("b")),
+            ("typcategory", Value::text("A")),
+            ("typelem", Value::Int(number)),
+            ("typstorage", Value::text("x")),
+        ];
+        rows.add(&[&own[..], &common].concat());
+        rows.add(&[&of_array[..], &common].concat());
+    }
+}
+
 /// The rows of `pg_type`: the types and their arrays.
-pub fn types(rows: &mut Rows<'_>) {
+pub fn types(world: &World<'_>, rows: &mut Rows<'_>) {
+    own_types(world, rows);
     for (number, name, _, length, category, array) in TYPES {
-        let (_, align, storage, collation) = layout_of(number);
+        let (_, align, storage, collation) = layout_of(world.catalog, number);
         let is_vector = matches!(number, 22 | 30);
         let element = Type(number).element().filter(|_| is_vector).map_or(0, |element| element.0);
         let kind = match category {
@@ -179,11 +259,18 @@ pub fn types(rows: &mut Rows<'_>) {
 }
 
 /// The number of a type by the name that a statement has for it.
-pub fn named(name: &str) -> Option<i64> {
+pub fn named(world: &World<'_>, name: &str) -> Option<i64> {
+    of_system(name).or_else(|| {
+        let ty = compiler::typed::named_type(world.catalog, name).ok()?;
+        matches!(ty, SqlType::Enum(_) | SqlType::Array(Element::Enum(_))).then(|| number_of(ty).0.into())
+    })
+}
+
+fn of_system(name: &str) -> Option<i64> {
     let name = name.trim();
     let name = name.strip_prefix("pg_catalog.").unwrap_or(name);
     if let Some(element) = name.strip_suffix("[]") {
-        let element = named(element)?;
+        let element = of_system(element)?;
         return TYPES.iter().find(|ty| i64::from(ty.0) == element).map(|ty| ty.5.into());
     }
     let bare = name.split('(').next().unwrap_or(name).trim();

@@ -108,7 +108,7 @@ impl Changing {
             let hint = "Add the column, UPDATE the rows, then ALTER COLUMN SET DEFAULT or ADD PRIMARY KEY.";
             return Err(SqlError::unsupported("ADD COLUMN with a key or a sequence", Some(hint)));
         }
-        let added = column(table, definition)?;
+        let added = column(&self.change.catalog, table, definition)?;
         let position = table.columns.len() as u16;
         self.table_mut(oid)?.columns.push(added);
         let first = self.change.tasks.len();
@@ -155,7 +155,13 @@ impl Changing {
         Ok(())
     }
 
-    fn drop_column(&mut self, oid: Oid, name: &str, if_exists: bool, cascade: bool) -> Result<(), SqlError> {
+    pub(super) fn drop_column(
+        &mut self,
+        oid: Oid,
+        name: &str,
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<(), SqlError> {
         let table = self.table_at(oid)?;
         let Some((position, _)) = table.column(name) else {
             if if_exists {

@@ -45,6 +45,7 @@ impl Changing {
                 false => Err(super::taken(&name)),
             };
         }
+        self.refuse_type_name(&name)?;
         let oid = self.oid();
         let store = self.store()?;
         let mut table = Table {
@@ -65,7 +66,7 @@ impl Changing {
             self.copy_columns(&mut table, &in_public(&like.name).map_err(super::plain)?, like.defaults)?;
         }
         for definition in &create.columns {
-            let column = column(&table, definition)?;
+            let column = column(&self.change.catalog, &table, definition)?;
             table.columns.push(column);
         }
         self.change.catalog.tables.insert(oid, table);
@@ -363,7 +364,7 @@ fn refuse(create: &CreateTable) -> Result<(), SqlError> {
 }
 
 /// A column by its definition, its options aside.
-pub fn column(table: &Table, definition: &ColumnDef) -> Result<Column, SqlError> {
+pub fn column(catalog: &Catalog, table: &Table, definition: &ColumnDef) -> Result<Column, SqlError> {
     let name = folded(&definition.name);
     if table.column(&name).is_some() {
         let message = format!("column \"{name}\" specified more than once");
@@ -377,7 +378,7 @@ pub fn column(table: &Table, definition: &ColumnDef) -> Result<Column, SqlError>
     if table.columns.len() >= 1600 {
         return Err(SqlError::new(SqlState(*b"54011"), "tables can have at most 1600 columns"));
     }
-    let ty = types::resolve(&definition.data_type)?;
+    let ty = types::resolve(catalog, &definition.data_type)?;
     if ty == SqlType::Unknown {
         let message = format!("column \"{name}\" has pseudo-type unknown");
         return Err(SqlError::new(INVALID_TABLE_DEFINITION, message));

@@ -73,7 +73,7 @@ impl Changing {
             ObjectType::Sequence => ("sequence", "DROP SEQUENCE"),
             ObjectType::View => ("view", "DROP VIEW"),
             ObjectType::MaterializedView if *if_exists => ("materialized view", "DROP MATERIALIZED VIEW"),
-            ObjectType::Type if *if_exists => ("type", "DROP TYPE"),
+            ObjectType::Type => ("type", "DROP TYPE"),
             ObjectType::Role | ObjectType::User if *if_exists => ("role", "DROP ROLE"),
             other => return Err(SqlError::unsupported(&format!("DROP {other}"), None)),
         };
@@ -91,6 +91,7 @@ impl Changing {
                 },
                 "index" => self.drop_index(&name)?,
                 "sequence" => self.drop_sequence(&name, *cascade)?,
+                "type" => self.drop_type(&name, *cascade)?,
                 "view" if self.drop_view(&name, *cascade)? => true,
                 "view" if self.is_taken(&name) => return Err(wrong_kind(&name, kind)),
                 _ => false,

@@ -1,13 +1,13 @@
 //! `CREATE PROCEDURE`, `CREATE FUNCTION`, and `DROP` of both.
 
 use super::{Bodies, Changing, plain};
-use crate::Stop;
 use crate::coerce::{How, Params};
 use crate::error::{DEPENDENT_OBJECTS, WRONG_OBJECT_TYPE};
 use crate::expressions::Compiler;
 use crate::names::Scope;
 use crate::procedure_text::{CreateRoutine, DropRoutine, ParamText, Returns, Routine};
 use crate::procedures::{body_of, inputs, uses};
+use crate::{Stop, types};
 use sql::catalog::{Memo, Oid, Procedure, ProcedureKind, ProcedureParam};
 use sql::{SqlError, SqlState, SqlType};
 use std::collections::BTreeSet;
@@ -17,8 +17,8 @@ const INVALID_DEFINITION: SqlState = SqlState(*b"42P13");
 impl Changing {
     pub fn create_routine(&mut self, create: &CreateRoutine) -> Result<&'static str, SqlError> {
         let tag = if create.routine == Routine::Procedure { "CREATE PROCEDURE" } else { "CREATE FUNCTION" };
-        let kind = kind(create)?;
         let params = create.params.iter().map(|param| self.param(param)).collect::<Result<Vec<_>, _>>()?;
+        let kind = self.kind(create, &params)?;
         for (at, param) in params.iter().enumerate().filter(|(_, param)| !param.name.is_empty()) {
             if params[..at].iter().any(|known| known.name == param.name) {
                 let message = format!("parameter name \"{}\" used more than once", param.name);
@@ -52,7 +52,8 @@ impl Changing {
     }
 
     fn param(&self, param: &ParamText) -> Result<ProcedureParam, SqlError> {
-        if param.ty == SqlType::Unknown {
+        let ty = types::resolve(&self.change.catalog, &param.ty)?;
+        if ty == SqlType::Unknown {
             return Err(SqlError::new(
                 INVALID_DEFINITION,
                 "SQL functions cannot have arguments of type unknown",
@@ -66,11 +67,41 @@ impl Changing {
                 if !compiler.fills.is_empty() {
                     return Err(SqlError::unsupported("a default of this kind", Some("Use a constant.")));
                 }
-                let value = compiler.params.coerce(value, param.ty, How::Assigned)?;
+                let value = compiler.params.coerce(value, ty, How::Assigned)?;
                 Some((value, expr.to_string()))
             }
         };
-        Ok(ProcedureParam { name: param.name.clone(), ty: param.ty, mode: param.mode, default })
+        Ok(ProcedureParam { name: param.name.clone(), ty, mode: param.mode, default })
+    }
+
+    fn kind(&self, create: &CreateRoutine, params: &[ProcedureParam]) -> Result<ProcedureKind, SqlError> {
+        let outputs = params.iter().filter(|param| param.mode.is_output());
+        let outputs: Vec<SqlType> = outputs.map(|param| param.ty).collect();
+        let invalid = |message: String| Err(SqlError::new(INVALID_DEFINITION, message));
+        let value = match &create.returns {
+            Some(Returns::Value(ty)) => Some(types::resolve(&self.change.catalog, ty)?),
+            _ => None,
+        };
+        match (create.routine, &create.returns, outputs.as_slice()) {
+            (Routine::Procedure, None, _) => Ok(ProcedureKind::Procedure),
+            (Routine::Procedure, Some(_), _) => {
+                invalid("a procedure has no RETURNS: use OUT parameters".into())
+            }
+            (_, None, []) => invalid("function result type must be specified".into()),
+            (_, Some(Returns::Void), []) => Ok(ProcedureKind::Function(None)),
+            (_, Some(Returns::Record), []) => {
+                Err(SqlError::unsupported("RETURNS record", Some("Declare OUT parameters.")))
+            }
+            (_, Some(Returns::Value(_)), []) => Ok(ProcedureKind::Function(value)),
+            (_, None, [one]) => Ok(ProcedureKind::Function(Some(*one))),
+            (_, Some(Returns::Value(_)), [one]) if value == Some(*one) => Ok(ProcedureKind::Function(value)),
+            (_, None | Some(Returns::Record), [_, _, ..]) => Ok(ProcedureKind::Function(None)),
+            (_, _, [one]) => invalid(format!(
+                "function result type must be {} because of OUT parameters",
+                types::name_of(*one)
+            )),
+            _ => invalid("function result type must be record because of OUT parameters".into()),
+        }
     }
 
     pub fn drop_routines(&mut self, drop: &DropRoutine) -> Result<&'static str, SqlError> {
@@ -148,30 +179,6 @@ impl Changing {
     }
 }
 
-fn kind(create: &CreateRoutine) -> Result<ProcedureKind, SqlError> {
-    let outputs = create.params.iter().filter(|param| param.mode.is_output());
-    let outputs: Vec<SqlType> = outputs.map(|param| param.ty).collect();
-    let invalid = |message: String| Err(SqlError::new(INVALID_DEFINITION, message));
-    match (create.routine, create.returns, outputs.as_slice()) {
-        (Routine::Procedure, None, _) => Ok(ProcedureKind::Procedure),
-        (Routine::Procedure, Some(_), _) => invalid("a procedure has no RETURNS: use OUT parameters".into()),
-        (_, None, []) => invalid("function result type must be specified".into()),
-        (_, Some(Returns::Void), []) => Ok(ProcedureKind::Function(None)),
-        (_, Some(Returns::Record), []) => {
-            Err(SqlError::unsupported("RETURNS record", Some("Declare OUT parameters.")))
-        }
-        (_, Some(Returns::Value(ty)), []) => Ok(ProcedureKind::Function(Some(ty))),
-        (_, None, [one]) => Ok(ProcedureKind::Function(Some(*one))),
-        (_, Some(Returns::Value(ty)), [one]) if ty == *one => Ok(ProcedureKind::Function(Some(ty))),
-        (_, None | Some(Returns::Record), [_, _, ..]) => Ok(ProcedureKind::Function(None)),
-        (_, _, [one]) => invalid(format!(
-            "function result type must be {} because of OUT parameters",
-            crate::types::name_of(*one)
-        )),
-        _ => invalid("function result type must be record because of OUT parameters".into()),
-    }
-}
-
 /// The number of the one that is replaced.
 fn replaced(known: &Procedure, new: &Procedure, replaces: bool) -> Result<Oid, SqlError> {
     let same_inputs = inputs(known).eq(inputs(new));
@@ -209,7 +216,7 @@ fn in_body(stop: crate::Stop) -> SqlError {
 }
 
 /// The procedure with its parameters' types.
-fn shown(procedure: &Procedure) -> String {
+pub fn shown(procedure: &Procedure) -> String {
     if procedure.is_view() {
         return format!("view {}", procedure.name);
     }

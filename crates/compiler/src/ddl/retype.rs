@@ -22,7 +22,7 @@ impl Changing {
         data_type: &ast::DataType,
         using: Option<&ast::Expr>,
     ) -> Result<(), SqlError> {
-        let to = types::resolve(data_type)?;
+        let to = types::resolve(&self.change.catalog, data_type)?;
         let from = self.column_mut(oid, name)?.ty;
         let is_stored_anew = using.is_some() || !keeps_form(from, to);
         if is_stored_anew {

@@ -124,7 +124,8 @@ impl Changing {
             }
             return Err(super::taken(&name));
         }
-        let ty = data_type.as_ref().map_or(Ok(SqlType::Int8), crate::types::resolve)?;
+        let resolved = |ty| crate::types::resolve(&self.change.catalog, ty);
+        let ty = data_type.as_ref().map_or(Ok(SqlType::Int8), resolved)?;
         if !crate::types::is_integer(ty) {
             let message = "sequence type must be smallint, integer, or bigint";
             return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));

@@ -39,10 +39,13 @@ impl Compiler<'_> {
         root: &ast::Expr,
         accesses: &[AccessExpr],
     ) -> Result<Typed, Stop> {
+        let array = self.expr(scope, root)?;
+        if array.ty == SqlType::Jsonb {
+            return self.subscripted(scope, array, accesses);
+        }
         let [AccessExpr::Subscript(subscript)] = accesses else {
             return Err(Stop::General("an element of this kind"));
         };
-        let array = self.expr(scope, root)?;
         let SqlType::Array(element) = array.ty else {
             let message = format!(
                 "cannot subscript type {} because it does not support subscripting",

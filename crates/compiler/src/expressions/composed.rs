@@ -56,6 +56,12 @@ pub fn call(compiler: &mut Compiler<'_>, name: &str, args: &[Typed]) -> Result<O
             let time = with_args(compiler, "make_timestamp", parts)?;
             Some(Typed::new(compiler.params.coerce(time, Time, How::Assigned)?, Time))
         }
+        ("quote_literal", 1) => {
+            let text = compiler.params.coerce(args[0].clone(), Text, How::Assigned)?;
+            let quoted = Expr::Call { function: Function::QuoteNullable, args: vec![text.clone()], ty: Text };
+            let branches = vec![(Expr::IsNull(text.into()), Expr::Const(Datum::Null))];
+            Some(Typed::new(Expr::Case { branches, otherwise: quoted.into() }, Text))
+        }
         ("overlay", 3 | 4) => Some(overlay(compiler, args)?),
         ("length", 1) if args[0].ty == SqlType::Bytea => {
             call(Function::Length, vec![args[0].expr.clone()], Int4)
@@ -88,5 +94,9 @@ fn overlay(compiler: &mut Compiler<'_>, args: &[Typed]) -> Result<Typed, Stop> {
     for part in [what.clone(), last] {
         joined = crate::operators::binary(&mut compiler.params, BinaryOp::Concat, joined, part)?;
     }
-    Ok(joined)
+    // The parts are not looked at where one is null.
+    let is_null = |arg: &Typed| Expr::IsNull(arg.expr.clone().into());
+    let nulls = Expr::Or(args.iter().map(is_null).collect());
+    let branches = vec![(nulls, Expr::Const(Datum::Null))];
+    Ok(Typed::new(Expr::Case { branches, otherwise: joined.expr.into() }, joined.ty))
 }

@@ -2,7 +2,7 @@
 
 use super::{Compiler, aggregates, composed, json};
 use crate::coerce::{How, Typed};
-use crate::compiled::Fill;
+use crate::compiled::{Advisory, AdvisoryWord, Fill, advisory_word};
 use crate::error::{no_function, no_table};
 use crate::names::{Scope, parts};
 use crate::{Stop, types};
@@ -97,16 +97,17 @@ fn of_session(
         ("current_schema", 0) => {
             return Ok(Some(Typed::new(Expr::Const(Datum::Text("public".into())), Name)));
         }
-        // No advisory lock is ever held.
-        ("pg_advisory_unlock_all", 0) => {
-            return Ok(Some(Typed::new(Expr::Const(Datum::Text(String::new())), Text)));
-        }
         ("statement_timestamp", 0) => (Fill::StatementTime, TimestampTz),
         ("clock_timestamp", 0) => (Fill::ClockTime, TimestampTz),
         ("current_user" | "session_user" | "user" | "current_role", 0) => (Fill::User, Name),
         ("current_database" | "current_catalog", 0) => (Fill::Database, Name),
         ("pg_backend_pid", 0) => (Fill::Backend, Int4),
         ("lastval", 0) => (Fill::LastValue, Int8),
+        (name, _) if advisory_word(name).is_some() => {
+            let fill = advisory(compiler, scope, name, args)?;
+            let ty = crate::sources::fill_type(&fill);
+            (fill, ty)
+        }
         ("pg_sleep", 1) => (Fill::Sleep(seconds(compiler, scope, args[0])?), Text),
         ("nextval", 1) => (Fill::Next(sequence(compiler, args[0])?), Int8),
         ("currval", 1) => (Fill::Current(sequence(compiler, args[0])?), Int8),
@@ -118,6 +119,40 @@ fn of_session(
         _ => return Ok(None),
     };
     Ok(Some(Typed::new(compiler.fill(fill)?, ty)))
+}
+
+/// A function of advisory locks. The server carries it out once, before the statement.
+fn advisory(
+    compiler: &mut Compiler<'_>,
+    scope: &Scope,
+    name: &str,
+    args: &[&ast::Expr],
+) -> Result<Fill, Stop> {
+    let mut values = Vec::with_capacity(args.len());
+    for arg in args {
+        values.push(compiler.expr(scope, arg)?);
+    }
+    let types: Vec<SqlType> = values.iter().map(|value| value.ty).collect();
+    let wanted = match (advisory_word(name), values.len()) {
+        (Some((AdvisoryWord::UnlockAll, _)), 0) => &[][..],
+        (Some((AdvisoryWord::UnlockAll, _)), _) => return Err(no_function(name, &types).into()),
+        (_, 1) => &[Int8][..],
+        (_, 2) => &[Int4, Int4][..],
+        _ => return Err(no_function(name, &types).into()),
+    };
+    let mut key = Vec::with_capacity(2);
+    for (value, to) in values.into_iter().zip(wanted) {
+        if !types::is_implicit(value.ty, *to) {
+            return Err(no_function(name, &types).into());
+        }
+        key.push(compiler.params.coerce(value, *to, How::Implicit)?);
+    }
+    if compiler.branches > 0 || !key.iter().all(|key| crate::walk::all_columns(key, &|_| false)) {
+        let hint = Some("Call it alone: SELECT pg_advisory_lock(1).");
+        return Err(SqlError::unsupported("an advisory lock by a column or in a branch", hint).into());
+    }
+    let Some((does, mode)) = advisory_word(name) else { return Err(no_function(name, &types).into()) };
+    Ok(Fill::Advisory(Advisory { does, mode, key }))
 }
 
 /// The time that a literal number of seconds gives; none if it is negative.
@@ -275,7 +310,6 @@ const FUNCTIONS: &[(&str, Function, &str, char)] = &[
     ("initcap", Function::InitCap, "t", 't'),
     ("translate", Function::Translate, "ttt", 't'),
     ("quote_ident", Function::QuoteIdent, "t", 't'),
-    ("quote_literal", Function::QuoteNullable, "t", 't'),
     ("quote_nullable", Function::QuoteNullable, "t", 't'),
     ("encode", Function::Encode, "Bt", 't'),
     ("decode", Function::Decode, "tt", 'B'),
@@ -295,6 +329,8 @@ const FUNCTIONS: &[(&str, Function, &str, char)] = &[
     ("isfinite", Function::IsFinite, "d", 'b'),
     ("justify_days", Function::JustifyDays, "v", 'v'),
     ("justify_hours", Function::JustifyHours, "v", 'v'),
+    ("justify_interval", Function::JustifyInterval, "v", 'v'),
+    ("to_number", Function::ToNumber, "tt", 'N'),
     ("uuid_generate_v4", Function::GenRandomUuid, "", 'u'),
     ("jsonb_array_length", Function::JsonArrayLength, "j", 'i'),
     ("json_array_length", Function::JsonArrayLength, "J", 'i'),
@@ -304,6 +340,12 @@ const FUNCTIONS: &[(&str, Function, &str, char)] = &[
 /// A function of one row, of values.
 pub fn with_args(compiler: &mut Compiler<'_>, name: &str, args: Vec<Typed>) -> Result<Typed, Stop> {
     if let Some(value) = compiler.of_array(name, &args)? {
+        return Ok(value);
+    }
+    if let Some(value) = compiler.of_document(name, &args)? {
+        return Ok(value);
+    }
+    if let Some(value) = super::enumeration::call(name, &args)? {
         return Ok(value);
     }
     if let Some(value) = compiler.of_regex(name, &args)? {
@@ -493,5 +535,5 @@ pub fn gives_rows(name: &str) -> bool {
         "string_to_table",
         "unnest",
     ];
-    NAMES.contains(&name)
+    NAMES.contains(&name) || super::documents::gives_parts(name)
 }

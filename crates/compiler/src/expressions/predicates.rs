@@ -7,7 +7,7 @@ use crate::flow::Asked;
 use crate::names::Scope;
 use crate::operators::{alike, binary};
 use crate::{Stop, types};
-use sql::expression::BinaryOp;
+use sql::expression::{BinaryOp, Function};
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{self, BinaryOperator};
 
@@ -206,10 +206,45 @@ impl Compiler<'_> {
         high: &ast::Expr,
     ) -> Result<Typed, Stop> {
         let value = self.expr(scope, expr)?;
+        let (low, is_symmetric) = symmetric(low).map_or((low, false), |low| (low, true));
         let (low, high) = (self.expr(scope, low)?, self.expr(scope, high)?);
-        let low = binary(&mut self.params, BinaryOp::GreaterEqual, value.clone(), low)?;
-        let high = binary(&mut self.params, BinaryOp::LessEqual, value, high)?;
-        Ok(Typed::bool(Expr::And(vec![low.expr, high.expr])))
+        let mut between = |value: Typed, low: Typed, high: Typed| {
+            let low = binary(&mut self.params, BinaryOp::GreaterEqual, value.clone(), low)?;
+            let high = binary(&mut self.params, BinaryOp::LessEqual, value, high)?;
+            Ok::<_, SqlError>(Expr::And(vec![low.expr, high.expr]))
+        };
+        if is_symmetric {
+            let other = between(value.clone(), high.clone(), low.clone())?;
+            return Ok(Typed::bool(Expr::Or(vec![between(value, low, high)?, other])));
+        }
+        Ok(Typed::bool(between(value, low, high)?))
+    }
+
+    /// `(begin, end) OVERLAPS (begin, end)`, of which an end may be a length.
+    pub(super) fn overlaps(
+        &mut self,
+        scope: &Scope,
+        left: &[ast::Expr],
+        right: &[ast::Expr],
+    ) -> Result<Typed, Stop> {
+        let mut ends = Vec::with_capacity(4);
+        for end in left.iter().chain(right) {
+            ends.push(self.expr(scope, end)?);
+        }
+        let types: Vec<SqlType> = ends.iter().map(|end| end.ty).collect();
+        let refused = || crate::error::no_function("pg_catalog.overlaps", &types);
+        for at in [1, 3] {
+            if let Some(SqlType::Interval) = types.get(at) {
+                let begin = ends[at - 1].clone();
+                ends[at] = binary(&mut self.params, BinaryOp::Add, begin, ends[at].clone())?;
+            }
+        }
+        let (args, ty) = self.of_one_type("OVERLAPS", ends).map_err(|_| refused())?;
+        let is_time = matches!(ty, SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz);
+        if args.len() != 4 || !is_time {
+            return Err(refused().into());
+        }
+        Ok(Typed::bool(Expr::Call { function: Function::Overlaps, args, ty: SqlType::Bool }))
     }
 
     pub(super) fn like(
@@ -237,6 +272,17 @@ impl Compiler<'_> {
             Some(_) => return Err(Stop::General("an escape that is no literal")),
         };
         Ok(Typed::bool(Expr::Like { expr: value.into(), pattern: pattern.into(), escape, ignore_case }))
+    }
+}
+
+/// The bound of a `BETWEEN SYMMETRIC`, which stands for a call of a function of this name.
+fn symmetric(low: &ast::Expr) -> Option<&ast::Expr> {
+    let ast::Expr::Function(call) = low else { return None };
+    let ast::FunctionArguments::List(list) = &call.args else { return None };
+    let is_it = crate::names::parts(&call.name) == ["symmetric"];
+    match list.args.as_slice() {
+        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(bound))] if is_it => Some(bound),
+        _ => None,
     }
 }
 

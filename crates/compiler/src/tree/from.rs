@@ -3,7 +3,7 @@
 use super::{OUTER, Place, Source};
 use crate::Stop;
 use crate::error::{DUPLICATE_ALIAS, no_column, syntax};
-use crate::expressions::{Compiler, coalesce};
+use crate::expressions::{Compiler, coalesce, documents};
 use crate::names::{Merged, Relation, Scope, folded, parts};
 use crate::sources::{made, rename};
 use crate::tables::stored;
@@ -304,7 +304,16 @@ impl From {
         // The alias of the table names its only column too.
         let column = alias.filter(|_| types.len() == 1);
         let column = column.map_or_else(|| name.to_owned(), |alias| folded(&alias.name));
-        let mut columns: Vec<(String, SqlType)> = types.into_iter().map(|ty| (column.clone(), ty)).collect();
+        let names: &[&str] = match name {
+            "json_each" | "jsonb_each" | "json_each_text" | "jsonb_each_text" => &["key", "value"],
+            name if documents::gives_parts(name) && name.contains("_array_") => &["value"],
+            _ => &[],
+        };
+        let named = |(ty, at): (SqlType, usize)| match names.get(at) {
+            Some(name) => ((*name).to_owned(), ty),
+            None => (column.clone(), ty),
+        };
+        let mut columns: Vec<(String, SqlType)> = types.into_iter().zip(0..).map(named).collect();
         if is_numbered {
             columns.push(("ordinality".into(), SqlType::Int8));
             source = Source::Numbered(Box::new(source));

@@ -9,7 +9,7 @@ use super::Source;
 use crate::Stop;
 use crate::coerce::{How, Typed};
 use crate::error::no_function;
-use crate::expressions::{Compiler, all_matches, functions};
+use crate::expressions::{Compiler, all_matches, documents, functions};
 use crate::names::{Scope, parts};
 use sql::{Datum, Element, Expr, SqlType};
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, SelectItem};
@@ -43,6 +43,11 @@ impl Compiler<'_> {
             }
             "string_to_table" => {
                 one(functions::with_args(self, "string_to_array", values)?.expr, SqlType::Text)
+            }
+            name if documents::gives_parts(name) => {
+                let arrays = documents::parts(self, name, &values)?;
+                let types = arrays.iter().map(|(_, ty)| *ty).collect();
+                Ok((Source::Elements(arrays), types))
             }
             _ => elements(values),
         }
@@ -133,6 +138,9 @@ pub fn items_as_relation(select: &ast::Select) -> Result<Option<ast::Select>, St
             return Err(Stop::General("a function without arguments that gives rows"));
         };
         let of = name_of(call);
+        if of.contains("_each") {
+            return Err(Stop::General("a function that gives rows of several columns, as an item"));
+        }
         let alias = alias.cloned().unwrap_or_else(|| Ident::with_quote('"', &of));
         if count == 1 {
             (args, name) = (list.args.clone(), of);

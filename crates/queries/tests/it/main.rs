@@ -4,6 +4,7 @@
 
 mod atoll;
 mod differ;
+mod functions;
 mod postgres;
 mod random;
 mod script;

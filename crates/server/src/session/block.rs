@@ -41,6 +41,8 @@ pub(super) struct Block<C> {
     /// When it began, in microseconds since 2000-01-01.
     pub now: i64,
     pub changing: Option<Changing>,
+    /// Whether it may have advisory locks, which its end gives back.
+    pub has_advisory: bool,
 }
 
 /// A point of a transaction.
@@ -71,6 +73,7 @@ impl<C> Default for Block<C> {
             held: Vec::new(),
             now: 0,
             changing: None,
+            has_advisory: false,
         }
     }
 }
@@ -147,6 +150,14 @@ impl<S: Stream, E: Engine> Session<S, E> {
     pub(super) fn release_guards(&mut self) {
         if self.block.kind == Kind::None {
             self.shared.guards.release(self.registered.id, self.block.held.drain(..));
+            self.end_advisory();
+        }
+    }
+
+    /// Gives back the advisory locks of a transaction that is over.
+    fn end_advisory(&mut self) {
+        if std::mem::take(&mut self.block.has_advisory) {
+            self.shared.advisory.end_transaction(self.registered.id);
         }
     }
 
@@ -205,6 +216,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
     }
 
     fn over(&mut self, commits: bool) {
+        self.end_advisory();
         let held = std::mem::take(&mut self.block.held);
         self.block = Block::default();
         self.shared.guards.release(self.registered.id, held);
@@ -239,6 +251,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             if let Some(conversation) = self.block.conversation.take() {
                 conversation.rollback().await;
             }
+            self.end_advisory();
         }
     }
 

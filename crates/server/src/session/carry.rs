@@ -517,6 +517,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 self.portals.clear();
                 self.cursors.clear();
                 self.numbers.clear();
+                self.shared.advisory.unlock_all(self.registered.id);
                 self.reset_all();
                 "DISCARD ALL"
             }

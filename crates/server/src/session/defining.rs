@@ -255,6 +255,7 @@ fn is_same(before: &Catalog, after: &Catalog) -> bool {
     before.tables == after.tables
         && before.sequences == after.sequences
         && before.procedures == after.procedures
+        && before.types == after.types
 }
 
 /// Whether statements hold a guard on the object while they run.

@@ -17,6 +17,7 @@ use crate::outgoing::{Field, Severity};
 use crate::pgtype;
 use crate::transport::Lost;
 use compiler::compiled::{Compiled, Session as About};
+use sql::catalog::Catalog;
 use sql::{Datum, SqlError, SqlState, SqlType};
 use std::collections::HashMap;
 use std::pin::pin;
@@ -48,8 +49,8 @@ fn no_portal(name: &str) -> SqlError {
 }
 
 /// The parameters that lists stand in place of, where the client says that some are arrays.
-fn places_of_arrays(text: &str, types: &[u32]) -> Vec<usize> {
-    if !types.iter().any(|number| pgtype::of_elements(*number).is_some()) {
+fn places_of_arrays(catalog: &Catalog, text: &str, types: &[u32]) -> Vec<usize> {
+    if !types.iter().any(|number| pgtype::of_elements(catalog, *number).is_some()) {
         return Vec::new();
     }
     let parsed = compiler::parse(text).unwrap_or_default();
@@ -66,19 +67,20 @@ const MOST_KEPT: usize = 512 << 20;
 
 impl<S: Stream, E: Engine> Session<S, E> {
     pub(super) fn parse(&mut self, name: &str, text: &str, types: &[u32]) -> Result<(), Failure> {
-        let arrays = places_of_arrays(text, types);
+        let catalog = self.catalog();
+        let arrays = places_of_arrays(&catalog, text, types);
         // An array that a list stands in place of has the type of its elements.
-        let types = types.iter().enumerate().map(|(at, number)| match pgtype::of_elements(*number) {
-            Some(element) if arrays.contains(&at) => Ok(Some(element)),
-            _ => pgtype::of_number(*number),
-        });
+        let types =
+            types.iter().enumerate().map(|(at, number)| match pgtype::of_elements(&catalog, *number) {
+                Some(element) if arrays.contains(&at) => Ok(Some(element)),
+                _ => pgtype::of_number(&catalog, *number),
+            });
         let types = types.collect::<Result<Vec<_>, _>>().map_err(|number| {
             SqlError::unsupported(&format!("the type with number {number}"), Some("Send the value as text."))
         })?;
         if name.is_empty() {
             self.statements.remove("");
         }
-        let catalog = self.catalog();
         let prepared = match self.block.changing {
             None => self.shared.cache.prepare(text, types, &catalog),
             Some(_) => Prepared::new(text, types, &catalog).map(Arc::new),

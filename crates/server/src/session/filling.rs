@@ -2,19 +2,22 @@
 
 use super::block::Kind;
 use super::carry::given_up;
-use super::{Failure, Session, Stream};
+use super::{Failure, Session, Stream, limit_of};
 use crate::access::USER;
+use crate::advisory::Advisory as Locks;
 use crate::engine::Engine;
 use crate::numbering;
+use crate::outgoing::Severity;
 use crate::settings::Limit;
 use crate::shared::now;
 use crate::transport::Lost;
-use compiler::compiled::{Fill, Query};
+use compiler::compiled::{Advisory, AdvisoryKey, AdvisoryWord, Fill, LockMode, Owner, Query};
 use sql::bound::Bound;
 use sql::catalog::Oid;
 use sql::datetime::zone::Zone;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The numbers that this session has last taken from sequences.
@@ -30,6 +33,9 @@ impl Numbers {
     }
 }
 
+/// How long a transaction that may hold rows waits for an advisory lock if it sets no `lock_timeout`.
+const WITH_ROWS: Duration = Duration::from_secs(60);
+
 /// Takes of one block after another until one has a number. Other sessions may empty a block before
 /// this one gets at it, but not for ever.
 const MOST_BLOCKS: u32 = 1000;
@@ -38,7 +44,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
     /// Appends the values of `fills`.
     pub(super) async fn fill(&mut self, fills: &[Fill], params: &mut Vec<Datum>) -> Result<(), Failure> {
         for fill in fills {
-            let value = self.value(fill).await?;
+            let value = match fill {
+                Fill::Advisory(lock) => self.advisory(lock, params).await?,
+                fill => self.value(fill).await?,
+            };
             params.push(value);
         }
         Ok(())
@@ -81,8 +90,73 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 self.sleep(*time).await?;
                 Datum::Text(String::new())
             }
-            Fill::Given(_) => Datum::Null,
+            Fill::Given(_) | Fill::Advisory(_) => Datum::Null,
         })
+    }
+
+    /// An advisory lock, by the numbers that the parameters give.
+    async fn advisory(&mut self, lock: &Advisory, params: &[Datum]) -> Result<Datum, Failure> {
+        let given = Bound { params: params.to_vec(), now: now(), zone: self.settings.zone() };
+        let key = match Expr::eval_all(&lock.key, &given.context(), &Vec::new())?.as_slice() {
+            [] => None,
+            [Datum::Int(one)] => Some(AdvisoryKey::One(*one)),
+            [Datum::Int(one), Datum::Int(two)] => Some(AdvisoryKey::Two(*one as i32, *two as i32)),
+            _ => return Ok(Datum::Null),
+        };
+        if let AdvisoryWord::Lock(Owner::Transaction) | AdvisoryWord::TryLock(Owner::Transaction) = lock.does
+        {
+            self.block.has_advisory = true;
+        }
+        let (locks, session) = (Arc::clone(&self.shared), self.registered.id);
+        let locks = &locks.advisory;
+        Ok(match (lock.does, key) {
+            (AdvisoryWord::Lock(owner), Some(key)) => {
+                if !locks.try_take(session, key, lock.mode, owner)? {
+                    self.wait_for(locks, (key, lock.mode), owner).await?;
+                }
+                Datum::Text(String::new())
+            }
+            (AdvisoryWord::TryLock(owner), Some(key)) => {
+                Datum::Bool(locks.try_take(session, key, lock.mode, owner)?)
+            }
+            (AdvisoryWord::Unlock, Some(key)) => {
+                let had = locks.give_back(session, key, lock.mode);
+                if !had {
+                    let mode = if lock.mode == LockMode::Exclusive { "ExclusiveLock" } else { "ShareLock" };
+                    let message = format!("you don't own a lock of type {mode}");
+                    self.notice(Severity::Warning, SqlState(*b"01000"), &message);
+                }
+                Datum::Bool(had)
+            }
+            _ => {
+                locks.unlock_all(session);
+                Datum::Text(String::new())
+            }
+        })
+    }
+
+    async fn wait_for(
+        &mut self,
+        locks: &Locks,
+        (key, mode): (AdvisoryKey, LockMode),
+        owner: Owner,
+    ) -> Result<(), Failure> {
+        // A transaction that has rows might wait for one that waits for these.
+        let has_rows = self.block.conversation.is_some();
+        let patience = self.settings.limit(Limit::Lock).or_else(|| has_rows.then_some(WITH_ROWS));
+        let limit = self.settings.limit(Limit::Statement);
+        let late = || {
+            SqlError::new(SqlState(*b"55P03"), "canceling statement due to lock timeout")
+                .with_detail("Another session has the advisory lock.")
+                .with_hint("Take it at the begin of the transaction, or set lock_timeout.")
+        };
+        tokio::select! {
+            biased;
+            taken = locks.take(self.registered.id, key, mode, owner) => Ok(taken?),
+            () = limit_of(patience) => Err(late().into()),
+            error = given_up(&self.registered, limit) => Err(error.into()),
+            () = self.transport.gone() => Err(Lost::Gone.into()),
+        }
     }
 
     async fn sleep(&mut self, time: Duration) -> Result<(), Failure> {

@@ -14,11 +14,23 @@ const SHOWN: &str = include_str!("psql.txt");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn psql_describes_tables_as_it_does_on_postgresql() {
+    shows(TABLES, SHOWN).await;
+}
+
+/// The same of an enumeration and a table with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn psql_describes_enumerations_as_it_does_on_postgresql() {
+    let tables = "CREATE TYPE mood AS ENUM ('sad', 'ok', 'it''s');
+        CREATE TABLE feels (id int PRIMARY KEY, m mood NOT NULL DEFAULT 'ok', l mood[])";
+    shows(tables, include_str!("psql_enums.txt")).await;
+}
+
+async fn shows(tables: &str, shown: &str) {
     let bench = Bench::new().await;
-    bench.client().await.batch_execute(TABLES).await.unwrap();
+    bench.client().await.batch_execute(tables).await.unwrap();
     let port = bench.address.port().to_string();
     let mut wrong = String::new();
-    for part in SHOWN.split("--- ").filter(|part| !part.is_empty()) {
+    for part in shown.split("--- ").filter(|part| !part.is_empty()) {
         let (command, expected) = part.split_once('\n').unwrap();
         let output = Command::new("psql")
             .args(["-X", "-h", "127.0.0.1", "-p", &port, "-U", "atoll", "-d", "test", "-c", command])

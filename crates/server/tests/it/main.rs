@@ -1,10 +1,12 @@
 //! The server over real sockets, on the naive model of an engine.
 
+mod advisory;
 mod answers;
 mod bench;
 mod catalogs;
 mod clients;
 mod cursors;
+mod enums;
 mod hostile;
 mod model;
 mod procedures;

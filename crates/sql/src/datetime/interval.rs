@@ -53,6 +53,32 @@ impl Interval {
         })
     }
 
+    /// The interval with microseconds as days and days as months, all parts of one sign (PostgreSQL's
+    /// `interval_justify_interval`).
+    ///
+    /// # Errors
+    /// `22008`.
+    pub fn justified_as_a_whole(&self) -> Result<Interval, SqlError> {
+        const MONTH: i64 = 30;
+        let (mut months, mut days, mut micros) = (i64::from(self.months), i64::from(self.days), self.micros);
+        days += micros / DAY;
+        micros %= DAY;
+        months += days / MONTH;
+        days %= MONTH;
+        if months > 0 && (days < 0 || days == 0 && micros < 0) {
+            (months, days) = (months - 1, days + MONTH);
+        } else if months < 0 && (days > 0 || days == 0 && micros > 0) {
+            (months, days) = (months + 1, days - MONTH);
+        }
+        if days > 0 && micros < 0 {
+            (days, micros) = (days - 1, micros + DAY);
+        } else if days < 0 && micros > 0 {
+            (days, micros) = (days + 1, micros - DAY);
+        }
+        let months = i32::try_from(months).map_err(|_| interval_out_of_range())?;
+        Ok(Interval { months, days: days as i32, micros })
+    }
+
     /// Each part by `by`; what is no whole month counts in days of 30 a month, what is no whole day
     /// in microseconds (PostgreSQL's `interval_mul`).
     pub fn scale(&self, by: impl Fn(f64) -> f64) -> Result<Interval, SqlError> {

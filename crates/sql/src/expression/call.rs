@@ -44,6 +44,7 @@ pub(super) fn call(
         }
         Function::Greatest => return extreme(args, Ordering::Greater, cx, row),
         Function::Least => return extreme(args, Ordering::Less, cx, row),
+        Function::Overlaps => return overlaps(args, cx, row),
         // 53 random bits, as many as a float has.
         Function::Random => return Ok(Datum::Float(((cx.random)() >> 11) as f64 / (1_u64 << 53) as f64)),
         Function::GenRandomUuid => return Ok(Datum::Uuid(random_uuid(cx))),
@@ -75,6 +76,9 @@ pub(super) fn call(
     if let Some(value) = super::regex::call(function, &values)? {
         return Ok(value);
     }
+    if let Some(value) = super::json::call(function, &values, ty)? {
+        return Ok(value);
+    }
     strict(function, &values, (ty, cx.zone))
 }
 
@@ -88,6 +92,41 @@ fn extreme(args: &[Expr], wanted: Ordering, cx: &Context<'_>, row: &dyn Columns)
         }
     }
     Ok(best)
+}
+
+/// Whether two spans have a moment in common, by SQL's rules: the ends of a span may stand in any order, a span without
+/// length is a moment, and one of which an end is null may begin or end at the other.
+fn overlaps(args: &[Expr], cx: &Context<'_>, row: &dyn Columns) -> Result<Datum, SqlError> {
+    let [a, b, c, d] = args else { return Err(mistyped()) };
+    let values = [a, b, c, d].map(|arg| arg.eval(cx, row));
+    let [a, b, c, d] = values;
+    let (Some(first), Some(second)) = (in_order(a?, b?), in_order(c?, d?)) else { return Ok(Datum::Null) };
+    // The one that begins earlier, and the one that begins later.
+    let (early, late) = match compare(&first.0, &second.0) {
+        Ordering::Less => (first, second),
+        Ordering::Greater => (second, first),
+        Ordering::Equal if first.1.is_null() || second.1.is_null() => return Ok(Datum::Null),
+        Ordering::Equal => return Ok(Datum::Bool(true)),
+    };
+    if early.1.is_null() {
+        return Ok(Datum::Null);
+    }
+    match compare(&late.0, &early.1) {
+        Ordering::Less => Ok(Datum::Bool(true)),
+        _ if late.1.is_null() => Ok(Datum::Null),
+        _ => Ok(Datum::Bool(false)),
+    }
+}
+
+/// The ends of a span, of which only the later one may be null.
+fn in_order(from: Datum, to: Datum) -> Option<(Datum, Datum)> {
+    match (from.is_null(), to.is_null()) {
+        (true, true) => None,
+        (true, false) => Some((to, Datum::Null)),
+        (false, true) => Some((from, Datum::Null)),
+        _ if compare(&from, &to) == Ordering::Greater => Some((to, from)),
+        _ => Some((from, to)),
+    }
 }
 
 /// Version 4 of RFC 9562.
@@ -336,6 +375,9 @@ fn times(function: Function, args: &[&Datum], (ty, zone): (SqlType, &Zone)) -> R
         (Function::JustifyDays | Function::JustifyHours, [Datum::Interval(span)]) => {
             span.justified(function == Function::JustifyDays).map(Datum::Interval)
         }
+        (Function::JustifyInterval, [Datum::Interval(span)]) => {
+            span.justified_as_a_whole().map(Datum::Interval)
+        }
         (Function::DateBin, [Datum::Interval(width), Datum::Timestamp(time), Datum::Timestamp(origin)]) => {
             parts::bin(width, *time, *origin).map(Datum::Timestamp)
         }
@@ -420,6 +462,7 @@ fn measures(function: Function, first: &str, rest: &[&Datum]) -> Result<Datum, S
         (Function::Hash, []) => Datum::Int(hash(&Datum::Text(first.to_owned())) as i64),
         (Function::Decode, [Datum::Text(name)]) => Datum::Bytes(formats::decode(first, name)?),
         (Function::ReadTime, [Datum::Text(format)]) => Datum::Timestamp(from_char::timestamp(first, format)?),
+        (Function::ToNumber, [Datum::Text(format)]) => number_format::read(first, format)?,
         _ => return Err(mistyped()),
     })
 }

@@ -34,6 +34,7 @@ pub(super) fn cast(
         // The text of a boolean is a word, unlike the letter that clients get.
         (Datum::Bool(v), to) if is_string(to) => fit(to, v.to_string(), excess).map(Datum::Text),
         (value, to) if is_string(to) => fit(to, to_string_in(from, &value, zone), excess).map(Datum::Text),
+        (Datum::Int(code), SqlType::Enum(_)) if from == to => Ok(Datum::Int(code)),
         (Datum::Bool(v), SqlType::Int4) => Ok(Datum::Int(v.into())),
         (Datum::Int(v), to) => from_int(v, to),
         (Datum::Float(v), to) => from_float(v, from, to),

@@ -209,7 +209,8 @@ fn escaped(text: &str) -> Result<Vec<u8>, SqlError> {
     let invalid = || SqlError::new(SqlState::INVALID_TEXT, "invalid input syntax for type bytea");
     while let Some(&byte) = bytes.get(at) {
         let octal = || {
-            let digits = std::str::from_utf8(bytes.get(at + 1..at + 4)?).ok()?;
+            let digits = bytes.get(at + 1..at + 4).filter(|all| all.iter().all(u8::is_ascii_digit))?;
+            let digits = std::str::from_utf8(digits).ok()?;
             u8::from_str_radix(digits, 8).ok()
         };
         let (value, length) = match (byte, bytes.get(at + 1)) {
@@ -226,6 +227,14 @@ fn escaped(text: &str) -> Result<Vec<u8>, SqlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_octal_number_has_no_sign() {
+        assert_eq!(escaped("\\012a").unwrap(), b"\na");
+        for text in ["\\+12", "\\-12", "\\ 12", "\\400", "\\12"] {
+            assert!(escaped(text).is_err(), "{text}");
+        }
+    }
 
     /// A width of any size is refused, also one with which the length of the text overflows.
     #[test]

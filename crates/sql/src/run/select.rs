@@ -106,11 +106,14 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         let (looked, cx) = (Source { lock: RowLock::Look, ..source.clone() }, bound.context());
         let wanted = wanted.unwrap_or(u64::MAX);
         let is_in_order = select.is_ordered || select.order.is_empty();
+        let by_index = matches!(source.path, Path::Ranges { index: Some(_), .. });
         let mut most = is_in_order.then_some(wanted).filter(|wanted| *wanted < u64::MAX / LOOKED);
         loop {
             most = most.and_then(|most| most.checked_mul(LOOKED));
             let found = self.find(&looked, bound, &[Outer::default()], most).await?.pop().unwrap_or_default();
-            let is_all = most.is_none_or(|most| (found.len() as u64) < most);
+            // The rows of index entries that lie elsewhere are tested after the entries are counted.
+            let is_short = most.is_some_and(|most| (found.len() as u64) < most);
+            let is_all = most.is_none() || is_short && !by_index;
             let mut candidates = Vec::with_capacity(found.len());
             for Found { place, row } in found {
                 candidates
@@ -140,6 +143,7 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
             if is_all || rows.len() as u64 >= wanted {
                 return Ok(rows);
             }
+            most = most.filter(|_| !is_short);
         }
     }
 
