@@ -6,6 +6,7 @@
 
 use crate::Error;
 use server::pgtype;
+use sql::catalog::Catalog;
 use sql::expression::cast_to;
 use sql::{Datum, SqlError, SqlState, SqlType, binary};
 use std::collections::HashMap;
@@ -306,7 +307,8 @@ fn malformed() -> Error {
 }
 
 fn ty(number: u64) -> SqlType {
-    pgtype::of_number(number as u32).ok().flatten().unwrap_or(SqlType::Text)
+    // Values of one of the database's own types are texts.
+    pgtype::of_number(&Catalog::default(), number as u32).ok().flatten().unwrap_or(SqlType::Text)
 }
 
 fn parameter_types(body: &[u8]) -> Result<Vec<SqlType>, Error> {

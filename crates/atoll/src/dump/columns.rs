@@ -8,6 +8,7 @@ use futures_util::StreamExt;
 use server::copy_format::{self, text_options};
 use server::pgtype;
 use sql::SqlType;
+use sql::catalog::Catalog;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -125,7 +126,7 @@ fn columns(open: &Open<'_>, table: &str, list: &str) -> Result<Vec<Column>, Fail
 
 /// The type of a number in the catalog; of a modifier only the number of digits.
 fn type_of(number: u32, modifier: i32) -> Option<SqlType> {
-    let ty = pgtype::of_number(number).ok().flatten()?;
+    let ty = pgtype::of_number(&Catalog::default(), number).ok().flatten()?;
     match ty {
         SqlType::Numeric(_) if modifier >= MODIFIER => {
             let packed = (modifier - MODIFIER) as u32;

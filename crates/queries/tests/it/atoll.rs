@@ -6,6 +6,7 @@ use compiler::ddl::Stores;
 use compiler::general::{Facts, General, Plan, Rows, Scan, Started};
 use queries::Queries;
 use sql::catalog::{Catalog, Store};
+use sql::bound::Bound;
 use sql::database::{Answer as Reply, Call, Request};
 use sql::datetime::zone::Zone;
 use sql::program::Outcome;
@@ -140,7 +141,8 @@ impl Atoll {
 
     fn outcome(&mut self, program: Arc<Program>, params: Vec<Datum>) -> Result<Outcome, SqlError> {
         self.statement += 1;
-        let call = Call { program, params, now: 0, zone: Zone::UTC, statement: self.statement };
+        let bound = Arc::new(Bound { params, now: 0, zone: Zone::UTC });
+        let call = Call { program, bound, statement: self.statement };
         match self.oracle.submit(&Request::Once(call)).expect("the model aborts nothing") {
             Reply::Outcomes(mut outcomes) => Ok(outcomes.pop().unwrap_or_default()),
             Reply::Failed(error) => Err(error),

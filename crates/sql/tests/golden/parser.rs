@@ -36,6 +36,7 @@ pub fn type_name(ty: SqlType) -> String {
         SqlType::Json => "json",
         SqlType::Jsonb => "jsonb",
         SqlType::Array(_) => "array",
+        SqlType::Enum(_) => "enum",
         SqlType::Name => "name",
         SqlType::Oid => "oid",
     }
