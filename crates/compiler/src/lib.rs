@@ -64,6 +64,7 @@ pub mod types;
 mod views;
 mod walk;
 mod words;
+mod written_names;
 
 pub use compiled::{Called, Compiled, Field, Fill, Query, Tag};
 pub use create_as::TableOfRows;

@@ -1,38 +1,16 @@
 //! Names: how a statement writes them, and what they mean in its scope.
 
+pub use crate::written_names::{folded, parts};
+
 use crate::Stop;
 use crate::coerce::Typed;
 use crate::error::{no_column, no_table};
-use crate::expressions::documents::gives_parts;
 use sql::catalog::{Catalog, Oid, Table};
+use sql::json::parts::gives_parts;
 use sql::program::Stored;
 use sql::{Expr, SqlError, SqlState, SqlType};
-use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
+use sqlparser::ast::ObjectName;
 use std::sync::Arc;
-
-/// The most bytes of a name; PostgreSQL cuts longer ones.
-const MAX_NAME: usize = 63;
-
-/// An identifier: in lower case if it is not quoted, and cut to 63 bytes.
-pub fn folded(ident: &Ident) -> String {
-    let mut name = match ident.quote_style {
-        None => ident.value.to_lowercase(),
-        Some(_) => ident.value.clone(),
-    };
-    while name.len() > MAX_NAME {
-        name.pop();
-    }
-    name
-}
-
-/// The parts of a name with points.
-pub fn parts(name: &ObjectName) -> Vec<String> {
-    let part = |part: &ObjectNamePart| match part {
-        ObjectNamePart::Identifier(ident) => folded(ident),
-        ObjectNamePart::Function(function) => folded(&function.name),
-    };
-    name.0.iter().map(part).collect()
-}
 
 /// The name of a table, index or sequence in the only schema.
 ///

@@ -34,7 +34,8 @@ pub fn readable(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// `BETWEEN symmetric(a) AND b` in place of `BETWEEN SYMMETRIC a AND b`; nothing in place of `ASYMMETRIC`.
+/// `BETWEEN symmetric(a) AND b` in place of `BETWEEN SYMMETRIC a AND b`; nothing in place of
+/// `ASYMMETRIC`.
 fn with_symmetry(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is = |token: &TokenWithSpan, word: &str| matches!(&token.token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
     if !tokens.iter().any(|token| is(token, "SYMMETRIC") || is(token, "ASYMMETRIC")) {

@@ -1,6 +1,6 @@
 //! Types: their names, and which of them turn into which others without being asked.
 
-use crate::names::parts;
+use crate::written_names::parts;
 use sql::SqlType::{
     Array, Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric,
     Oid, Text, Time, Timestamp, TimestampTz, Unknown, Uuid, Varchar,

@@ -1,9 +1,10 @@
 //! Advisory locks: locks on numbers, of which only the clients know the meaning.
 //!
-//! The server keeps them, beside the engine: all sessions of a database are sessions of one server. A session has a lock
-//! until it gives it back or ends, a transaction until its end.
+//! The server keeps them, beside the engine: all sessions of a database are sessions of one server.
+//! A session has a lock until it gives it back or ends, a transaction until its end.
 //!
-//! A session that would wait for one that waits for it, over advisory locks alone, gets 40P01 instead.
+//! A session that would wait for one that waits for it, over advisory locks alone, gets 40P01
+//! instead.
 
 use crate::guards::SessionId;
 use compiler::compiled::{AdvisoryKey, LockMode, Owner};

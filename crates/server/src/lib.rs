@@ -13,10 +13,12 @@
 //! - [`serving`], [`listening`], [`shared`]: the server, its listeners, what all sessions share.
 //! - [`counters`], [`status`]: what it counts, and tells over HTTP.
 //! - [`access`], [`scram`], [`tls`]: which clients get in.
-//! - [`transport`], [`mod@inbox`], [`incoming`], [`outgoing`], [`mod@format`], [`pgtype`], [`copy_format`]: bytes.
+//! - [`transport`], [`mod@inbox`], [`incoming`], [`outgoing`], [`mod@format`], [`pgtype`],
+//!   [`copy_format`]: bytes.
 //! - [`session`]: one client, from the first packet to the end; [`settings`], [`language`].
 //! - [`general`]: queries that are no programs.
-//! - [`guards`], [`advisory`], [`sequences`], [`emptying`]: what sessions must agree on besides rows.
+//! - [`guards`], [`advisory`], [`sequences`], [`emptying`]: what sessions must agree on besides
+//!   rows.
 //! - [`engine`]; [`deployed`]: the engine of a deployment, over the links of a [`carrier`].
 //! - [`station`]: threads of sessions, shared with workers; [`bridge`]: the way of other tasks.
 //!

@@ -3,16 +3,14 @@
 //! Each object is one row of a physical table, under its oid. The server keeps the whole catalog in
 //! memory; a change is made to its rows, by the transaction that also changes the data.
 
+pub use crate::oid::Oid;
+
 use crate::enumeration::{Definition, Enum};
 use crate::{Datum, Element, Expr, SqlType};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
-
-/// The number of a catalog object, never used again.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct Oid(pub u32);
 
 /// The number of one of the physical tables (`base::TableId`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

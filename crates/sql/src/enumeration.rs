@@ -1,19 +1,22 @@
-//! Enumerations (`CREATE TYPE ... AS ENUM`): types of which the values are labels in a declared order.
+//! Enumerations (`CREATE TYPE ... AS ENUM`): types of which the values are labels in a declared
+//! order.
 //!
-//! A value is the code of its label ([`crate::Datum::Int`]). Codes ascend in the order of the labels and leave room
-//! between them, so a label that is added between two others gets a code between theirs:
+//! A value is the code of its label ([`crate::Datum::Int`]). Codes ascend in the order of the
+//! labels and leave room between them, so a label that is added between two others gets a code
+//! between theirs:
 //!
 //! ```text
 //!   CREATE TYPE mood AS ENUM ('sad', 'happy')      sad 2^32        happy 2 * 2^32
 //!   ALTER TYPE mood ADD VALUE 'ok' AFTER 'sad'     sad 2^32   ok 1.5 * 2^32   happy 2 * 2^32
 //! ```
 //!
-//! No code ever changes. So stored rows, keys and index entries stay as they are, and the order of their bytes is that of
-//! the labels. A comparison, a key, a hash and a sort are those of integers.
+//! No code ever changes. So stored rows, keys and index entries stay as they are, and the order of
+//! their bytes is that of the labels. A comparison, a key, a hash and a sort are those of integers.
 //!
-//! A type has its labels with it ([`Enum`]): a compiled program needs no catalog to read and write them.
+//! A type has its labels with it ([`Enum`]): a compiled program needs no catalog to read and write
+//! them.
 
-use crate::catalog::Oid;
+use crate::oid::Oid;
 use crate::{SqlError, SqlState};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::HashSet;
@@ -84,8 +87,8 @@ impl Definition {
     /// Adds a label.
     ///
     /// # Errors
-    /// `42602` for a text that is too long, `42710` for one that there is, `22023` if there is no label of which it is
-    /// the neighbour, `54000` without a code that is free at the place.
+    /// `42602` for a text that is too long, `42710` for one that there is, `22023` if there is no
+    /// label of which it is the neighbour, `54000` without a code that is free at the place.
     pub fn add(&mut self, text: &str, position: Position<'_>) -> Result<(), SqlError> {
         checked(text)?;
         if self.code(text).is_some() {
@@ -118,7 +121,8 @@ impl Definition {
     /// Gives a label another text.
     ///
     /// # Errors
-    /// `42602` for a text that is too long, `42710` for one that there is, `22023` if there is no such label.
+    /// `42602` for a text that is too long, `42710` for one that there is, `22023` if there is no
+    /// such label.
     pub fn rename(&mut self, from: &str, to: &str) -> Result<(), SqlError> {
         checked(to)?;
         let at = self.labels.iter().position(|label| label.text == from).ok_or_else(|| no_label(from))?;
@@ -156,7 +160,8 @@ fn checked(text: &str) -> Result<(), SqlError> {
     Err(error.with_detail(format!("Labels must be {LONGEST} bytes or less.")))
 }
 
-/// A type as values, columns and programs name it. Two of one number are equal, also where labels were added meanwhile.
+/// A type as values, columns and programs name it. Two of one number are equal, also where labels
+/// were added meanwhile.
 ///
 /// Equal definitions are one value, which is never freed: a process keeps each that it has seen.
 #[derive(Clone, Copy)]

@@ -51,6 +51,7 @@ pub mod moments;
 pub mod native;
 pub mod number_format;
 pub mod numeric;
+mod oid;
 pub mod place;
 pub mod power;
 pub mod program;

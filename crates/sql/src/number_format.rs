@@ -62,6 +62,8 @@ struct Format {
     is_filled: bool,
     is_roman: bool,
     is_exponent: bool,
+    /// The marks other than digits and literals, each once.
+    kinds: Vec<Mark>,
 }
 
 impl Format {
@@ -124,6 +126,9 @@ impl Format {
                 *(if has_point { &mut format.behind } else { &mut format.before }) += 1;
                 format.shift += usize::from(has_shift);
             }
+            if !matches!(mark, Mark::Digit(_) | Mark::Literal(_)) && !format.has(mark) {
+                format.kinds.push(mark);
+            }
             format.marks.push(mark);
             rest = &rest[length..];
         }
@@ -153,8 +158,9 @@ impl Format {
         Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
     }
 
+    /// Whether a mark that is neither a digit nor a literal is there.
     fn has(&self, mark: Mark) -> bool {
-        self.marks.contains(&mark)
+        self.kinds.contains(&mark)
     }
 
     fn without_digits(&self) -> String {

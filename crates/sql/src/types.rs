@@ -68,7 +68,8 @@ pub enum Element {
     Enum(Enum),
 }
 
-/// Each element but the enumerations, with its type, PostgreSQL's number of that, and of its arrays.
+/// Each element but the enumerations, with its type, PostgreSQL's number of that, and of its
+/// arrays.
 const ELEMENTS: [(Element, SqlType, u32, u32); 21] = [
     (Element::Bool, SqlType::Bool, 16, 1000),
     (Element::Int2, SqlType::Int2, 21, 1005),

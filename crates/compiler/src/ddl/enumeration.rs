@@ -1,7 +1,7 @@
 //! `CREATE TYPE ... AS ENUM`, `ALTER TYPE` and `DROP TYPE`.
 //!
-//! A column's type has the labels with it, so a change of the labels changes each column, parameter and view that has
-//! the type. Stored rows stay as they are ([`sql::enumeration`]).
+//! A column's type has the labels with it, so a change of the labels changes each column, parameter
+//! and view that has the type. Stored rows stay as they are ([`sql::enumeration`]).
 
 use super::{Changing, plain, shown};
 use crate::error::DEPENDENT_OBJECTS;
@@ -111,7 +111,8 @@ impl Changing {
         columns.any(|column| !column.dropped && column.ty == arrays)
     }
 
-    /// Gives all that has the type its new definition. Expressions that are kept as text are compiled anew.
+    /// Gives all that has the type its new definition. Expressions that are kept as text are
+    /// compiled anew.
     fn renew(&mut self, definition: Definition) -> Result<(), SqlError> {
         let new = Enum::of(&definition);
         let other = |ty: SqlType| match ty {

@@ -139,11 +139,6 @@ impl Compiler<'_> {
     }
 }
 
-/// Whether a function gives the parts of a document as rows.
-pub fn gives_parts(name: &str) -> bool {
-    name.starts_with("json") && sql::json::parts::take_of(name).is_some() && !name.ends_with(" keys")
-}
-
 /// The arrays of which the elements are the rows of a function, with the types of the elements.
 pub fn parts(
     compiler: &mut Compiler<'_>,

@@ -535,5 +535,5 @@ pub fn gives_rows(name: &str) -> bool {
         "string_to_table",
         "unnest",
     ];
-    NAMES.contains(&name) || super::documents::gives_parts(name)
+    NAMES.contains(&name) || sql::json::parts::gives_parts(name)
 }

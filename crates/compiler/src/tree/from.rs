@@ -3,7 +3,7 @@
 use super::{OUTER, Place, Source};
 use crate::Stop;
 use crate::error::{DUPLICATE_ALIAS, no_column, syntax};
-use crate::expressions::{Compiler, coalesce, documents};
+use crate::expressions::{Compiler, coalesce};
 use crate::names::{Merged, Relation, Scope, folded, parts};
 use crate::sources::{made, rename};
 use crate::tables::stored;
@@ -306,7 +306,7 @@ impl From {
         let column = column.map_or_else(|| name.to_owned(), |alias| folded(&alias.name));
         let names: &[&str] = match name {
             "json_each" | "jsonb_each" | "json_each_text" | "jsonb_each_text" => &["key", "value"],
-            name if documents::gives_parts(name) && name.contains("_array_") => &["value"],
+            name if sql::json::parts::gives_parts(name) && name.contains("_array_") => &["value"],
             _ => &[],
         };
         let named = |(ty, at): (SqlType, usize)| match names.get(at) {

@@ -44,7 +44,7 @@ impl Compiler<'_> {
             "string_to_table" => {
                 one(functions::with_args(self, "string_to_array", values)?.expr, SqlType::Text)
             }
-            name if documents::gives_parts(name) => {
+            name if sql::json::parts::gives_parts(name) => {
                 let arrays = documents::parts(self, name, &values)?;
                 let types = arrays.iter().map(|(_, ty)| *ty).collect();
                 Ok((Source::Elements(arrays), types))

@@ -1,5 +1,5 @@
-//! Random calls of functions and operators of documents, texts, numbers, spans and enumerations, here and on PostgreSQL:
-//! the answers have to be equal, errors by their codes.
+//! Random calls of functions and operators of documents, texts, numbers, spans and enumerations,
+//! here and on PostgreSQL: the answers have to be equal, errors by their codes.
 
 use crate::atoll::Atoll;
 use crate::postgres::Server;

@@ -103,7 +103,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
     }
 
-    /// A statement as compiled for the catalog that this transaction sees; `None` for an empty text.
+    /// A statement as compiled for the catalog that this transaction sees; `None` for an empty
+    /// text.
     pub(super) fn ready_of(&self, prepared: &Prepared) -> Result<Option<Arc<Ready>>, SqlError> {
         let is_shared = self.block.changing.is_none();
         match prepared.kept_for(self.shared.version()).filter(|_| is_shared) {

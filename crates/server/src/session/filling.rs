@@ -33,7 +33,8 @@ impl Numbers {
     }
 }
 
-/// How long a transaction that may hold rows waits for an advisory lock if it sets no `lock_timeout`.
+/// How long a transaction that may hold rows waits for an advisory lock if it sets no
+/// `lock_timeout`.
 const WITH_ROWS: Duration = Duration::from_secs(60);
 
 /// Takes of one block after another until one has a number. Other sessions may empty a block before

@@ -53,8 +53,8 @@ impl Interval {
         })
     }
 
-    /// The interval with microseconds as days and days as months, all parts of one sign (PostgreSQL's
-    /// `interval_justify_interval`).
+    /// The interval with microseconds as days and days as months, all parts of one sign
+    /// (PostgreSQL's `interval_justify_interval`).
     ///
     /// # Errors
     /// `22008`.

@@ -94,8 +94,9 @@ fn extreme(args: &[Expr], wanted: Ordering, cx: &Context<'_>, row: &dyn Columns)
     Ok(best)
 }
 
-/// Whether two spans have a moment in common, by SQL's rules: the ends of a span may stand in any order, a span without
-/// length is a moment, and one of which an end is null may begin or end at the other.
+/// Whether two spans have a moment in common, by SQL's rules: the ends of a span may stand in any
+/// order, a span without length is a moment, and one of which an end is null may begin or end at
+/// the other.
 fn overlaps(args: &[Expr], cx: &Context<'_>, row: &dyn Columns) -> Result<Datum, SqlError> {
     let [a, b, c, d] = args else { return Err(mistyped()) };
     let values = [a, b, c, d].map(|arg| arg.eval(cx, row));

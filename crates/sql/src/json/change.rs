@@ -27,8 +27,8 @@ impl Change {
 /// The document after a change. `new` is a document of its own; none is needed to delete.
 ///
 /// # Errors
-/// `22023` for a scalar and for a member that there is, `22004` for a null in the path, `22P02` for an element of an
-/// array that is no number.
+/// `22023` for a scalar and for a member that there is, `22004` for a null in the path, `22P02` for
+/// an element of an array that is no number.
 pub fn changed(
     document: &str,
     path: Path<'_>,

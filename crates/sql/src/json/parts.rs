@@ -55,7 +55,13 @@ pub enum Take {
     ElementTexts,
 }
 
-/// What the rows of a function take, by its name in an array; the second part of `each` has a word of its own.
+/// Whether a function gives the parts of a document as rows.
+pub fn gives_parts(name: &str) -> bool {
+    name.starts_with("json") && take_of(name).is_some() && !name.ends_with(" keys")
+}
+
+/// What the rows of a function take, by its name in an array; the second part of `each` has a word
+/// of its own.
 pub fn take_of(function: &str) -> Option<Take> {
     let (_, what) = function.split_once('_')?;
     Some(match what {

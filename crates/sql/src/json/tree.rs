@@ -126,8 +126,8 @@ impl<'a> Tree<'a> {
         members.iter().rfind(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// `self @> other`: whether all that is in the other one is in this one. A document that is a scalar counts as an
-    /// array of it.
+    /// `self @> other`: whether all that is in the other one is in this one. A document that is a
+    /// scalar counts as an array of it.
     pub fn contains(&self, other: &Tree<'_>) -> bool {
         match (self, other) {
             (Tree::Array(items), Tree::Scalar(_)) => items.iter().any(|item| item.equals(other)),

@@ -1,5 +1,5 @@
-//! `to_number`: the marks of a format take the characters of a text, one after the other. Characters that are no marks
-//! take any character.
+//! `to_number`: the marks of a format take the characters of a text, one after the other.
+//! Characters that are no marks take any character.
 
 use super::{Format, Mark};
 use crate::power::numeric_power;
@@ -9,7 +9,8 @@ use crate::{Datum, SqlError, SqlState};
 /// The number that a text shows by a format; null for an empty format.
 ///
 /// # Errors
-/// `22P02` for a text without digits, `0A000` for Roman numerals and exponents, and those of the format.
+/// `22P02` for a text without digits, `0A000` for Roman numerals and exponents, and those of the
+/// format.
 pub fn read(text: &str, format: &str) -> Result<Datum, SqlError> {
     if format.is_empty() {
         return Ok(Datum::Null);

@@ -111,7 +111,8 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         loop {
             most = most.and_then(|most| most.checked_mul(LOOKED));
             let found = self.find(&looked, bound, &[Outer::default()], most).await?.pop().unwrap_or_default();
-            // The rows of index entries that lie elsewhere are tested after the entries are counted.
+            // The rows of index entries that lie elsewhere are tested after the entries are
+            // counted.
             let is_short = most.is_some_and(|most| (found.len() as u64) < most);
             let is_all = most.is_none() || is_short && !by_index;
             let mut candidates = Vec::with_capacity(found.len());
