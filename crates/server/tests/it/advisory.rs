@@ -68,11 +68,13 @@ async fn sessions_that_wait_for_each_other_end_with_a_deadlock() {
     let (first, second) = (bench.client().await, bench.client().await);
     first.batch_execute("SELECT pg_advisory_lock(1)").await.unwrap();
     second.batch_execute("SELECT pg_advisory_lock(2)").await.unwrap();
-    let both = tokio::join!(first.batch_execute("SELECT pg_advisory_lock(2)"), async {
-        let waits = second.batch_execute("SELECT pg_advisory_lock(1)").await;
-        second.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
+    // Either may be the one that would close the circle.
+    let waits = async |client: &tokio_postgres::Client, number: u32| {
+        let waits = client.batch_execute(&format!("SELECT pg_advisory_lock({number})")).await;
+        client.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
         waits
-    });
+    };
+    let both = tokio::join!(waits(&first, 2), waits(&second, 1));
     let code = |result: Result<(), tokio_postgres::Error>| {
         result.err().and_then(|error| error.code().map(|code| code.code().to_owned()))
     };
