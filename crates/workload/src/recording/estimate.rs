@@ -3,7 +3,7 @@
 /// Rows that there are, if `distinct` rows were touched, `once` of them by one transaction and
 /// `twice` by two: the bias-corrected estimate of Chao (1984), a lower bound where some rows are
 /// more popular than others. Where hardly a row was touched again nothing tells how many there are:
-/// at most [`MOST_UNSEEN`] for each one that was touched.
+/// at most 100 for each one that was touched.
 pub fn estimate(distinct: u64, once: u64, twice: u64) -> u64 {
     let unseen = once as f64 * (once.saturating_sub(1)) as f64 / (2.0 * (twice as f64 + 1.0));
     distinct + (unseen as u64).min(distinct * MOST_UNSEEN)
