@@ -80,6 +80,7 @@ pub fn type_name(ty: Type) -> String {
         Type::Uuid => "uuid",
         Type::Json => "json",
         Type::Jsonb => "jsonb",
+        Type::Enum(labels) => return labels.name.clone(),
         Type::Array(element) => return format!("{}[]", type_name(element.ty())),
     };
     name.to_owned()
