@@ -59,6 +59,16 @@ pub fn live_machine(argument: &str) -> Result<Machine, Failure> {
     Machine::live().map_err(Failure::run)
 }
 
+/// # Errors
+/// The consistency check of the row's data did not hold; its findings are told.
+pub fn consistent(row: &ResultRow) -> Result<(), Failure> {
+    if row.consistent == Some(false) {
+        row.violations.iter().for_each(|violation| world::tell(format_args!("atoll: {violation}")));
+        return Err(Failure::Inconsistent { count: 1, rows: 1 });
+    }
+    Ok(())
+}
+
 pub fn stamp(machine: &Machine) -> MachineStamp {
     MachineStamp {
         model: machine.model.clone(),

@@ -1,19 +1,20 @@
 //! `atoll record`: the transactions of a workload, kept for `replay`, and for plans.
 
-use crate::bench::{live_machine, stamp};
+use crate::bench::{consistent, live_machine, stamp};
 use crate::cli::{Cli, Command, RecordArgs};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use crate::sweep::Sweep;
+use base::TableId;
 use clap::Parser;
 use deploy::Interrupt;
 use driver::Session;
 use std::path::Path;
 use std::time::Instant;
 use workload::recording::{Op, Recorded};
-use workload::{Recorder, Recording};
+use workload::{AnyWorkload, Recorder, Recording};
 
 pub fn run(args: &RecordArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     refuse_place(&args.out)?;
@@ -27,14 +28,14 @@ pub fn run(args: &RecordArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let mut progress = Progress::new(1);
     progress.next(&args.workload);
     let mut session = Session::open(deployment, stamp(&machine), placement.name(), &mut progress)?;
-    let recorder = Recorder::start(&workload, &args.workload, args.transactions as usize, &[])
-        .ok_or_else(|| Failure::Run("another recording is under way in this process".into()))?;
+    let recorder = begin(&workload, &args.workload, args.transactions, &[])?;
     let begun = Instant::now();
     while !recorder.is_full() && begun.elapsed() < args.limit {
         let row = session.run(&subject, &schedule, &|| None, &mut progress)?;
         if row.interrupted == Some(true) {
             return Err(Failure::Interrupted);
         }
+        consistent(&row)?;
     }
     session.close()?;
     progress.finish();
@@ -44,6 +45,18 @@ pub fn run(args: &RecordArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     })?;
     keep(&recording, &args.out)?;
     print(&summary(&recording, &args.out))
+}
+
+/// # Errors
+/// Another recording is under way in this process.
+pub fn begin(
+    workload: &AnyWorkload,
+    source: &str,
+    transactions: u64,
+    besides: &[TableId],
+) -> Result<Recorder, Failure> {
+    Recorder::start(workload, source, transactions as usize, besides)
+        .ok_or_else(|| Failure::Run("another recording is under way in this process".into()))
 }
 
 /// # Errors
@@ -78,16 +91,8 @@ pub fn keep(recording: &Recording, out: &Path) -> Result<(), Failure> {
 /// What is in a recording, in a few lines.
 pub fn summary(recording: &Recording, out: &Path) -> String {
     let (header, all) = (&recording.header, &recording.transactions);
-    let of = |transaction: &Recorded| {
-        let sites =
-            transaction.touches().filter(|touch| !header.tables[usize::from(touch.table)].is_replicated);
-        let mut sites: Vec<u32> = sites.map(|touch| touch.site).chain([transaction.1]).collect();
-        sites.sort_unstable();
-        sites.dedup();
-        sites.len() > 1
-    };
-    let share = |n: usize| 100.0 * n as f64 / all.len().max(1) as f64;
-    let spread = share(all.iter().filter(|transaction| of(transaction)).count());
+    let spread = all.iter().filter(|recorded| recording.sites_of(recorded).len() > 1).count();
+    let spread = 100.0 * spread as f64 / all.len().max(1) as f64;
     let touches = || all.iter().flat_map(Recorded::touches);
     let writes = touches().filter(|touch| touch.op.writes()).count();
     let scans = touches().filter(|touch| touch.op == Op::Scan).count();

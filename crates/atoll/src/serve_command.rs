@@ -237,8 +237,8 @@ impl<'a> Recorded<'a> {
         let workload = deployment.spec.build().map_err(Failure::run)?;
         // The catalog is the database's own.
         let besides = [sql::place::table_id(CATALOG)];
-        let recorder = Recorder::start(&workload, SQL, args.record_transactions as usize, &besides);
-        Ok(Recorded { recorder, out: Some(out) })
+        let recorder = record_command::begin(&workload, SQL, args.record_transactions, &besides)?;
+        Ok(Recorded { recorder: Some(recorder), out: Some(out) })
     }
 
     /// Writes the file once there are enough transactions, or when the server ends.

@@ -2,10 +2,10 @@
 //!
 //! A [`Mix`] is a list of [`RecordedKind`]s: per kind its share, its phases, and per phase the
 //! groups of rows it reads or updates, the table they lie in, and the place: at home, or with a
-//! probability elsewhere. The built-in ones follow the workloads' own definitions; a recorded run
-//! fills the same structs (they are serde values). The islands microbenchmark is drawn by the
-//! workload's own generator, so its participants, keys and skew are those of a real run. So are the
-//! transactions of a recording, by the workload that carries it out again.
+//! probability elsewhere. The built-in ones follow the workloads' own definitions. The islands
+//! microbenchmark is drawn by the workload's own generator, so its participants, keys and skew are
+//! those of a real run. So are the transactions of a recording, by the workload that carries it out
+//! again.
 
 mod draw;
 mod kinds;

@@ -69,6 +69,9 @@ impl State {
         match same {
             Some(held) => held.times = held.times.saturating_add(1),
             None if self.count >= MOST => {
+                if all.is_empty() {
+                    self.held.remove(&key);
+                }
                 let message = format!("a server has at most {MOST} advisory locks");
                 return Err(SqlError::new(SqlState(*b"53200"), message));
             }
@@ -250,6 +253,19 @@ mod tests {
         locks.end_session(2);
         assert_eq!(locks.lock().count, 0);
         assert!(locks.lock().held.is_empty());
+    }
+
+    #[test]
+    fn a_lock_too_many_is_refused_and_leaves_nothing() {
+        let locks = Advisory::default();
+        let numbered = |number: usize| AdvisoryKey::One(number as i64);
+        for number in 0..MOST {
+            assert!(locks.try_take(1, numbered(number), Exclusive, Session).unwrap());
+        }
+        let error = locks.try_take(1, numbered(MOST), Exclusive, Session).unwrap_err();
+        assert_eq!(error.state, SqlState(*b"53200"));
+        assert_eq!(locks.lock().held.len(), MOST, "a key without a lock would stay for ever");
+        assert!(locks.try_take(1, numbered(0), Exclusive, Session).unwrap(), "one that it has");
     }
 
     #[tokio::test]

@@ -34,6 +34,7 @@ pub use noting::Recorder;
 pub(crate) use noting::{Noting, is_on, keep, note};
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 /// What a transaction does to a row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -138,4 +139,18 @@ pub struct Header {
 pub struct Recording {
     pub header: Header,
     pub transactions: Vec<Recorded>,
+}
+
+impl Recording {
+    /// The sites of one of its transactions, its home first.
+    pub fn sites_of(&self, recorded: &Recorded) -> SmallVec<[u32; 4]> {
+        let mut sites = SmallVec::from_slice(&[recorded.1]);
+        for touch in recorded.touches() {
+            let is_replicated = self.header.tables[usize::from(touch.table)].is_replicated;
+            if !is_replicated && !sites.contains(&touch.site) {
+                sites.push(touch.site);
+            }
+        }
+        sites
+    }
 }

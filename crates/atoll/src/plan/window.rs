@@ -3,7 +3,7 @@
 //! They are what `bench` measures with these options: the same command line goes through the same
 //! sweep, so a trial or a probe cannot differ from the later `bench`.
 
-use crate::bench::{ping, stamp};
+use crate::bench::{consistent, ping, stamp};
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -58,9 +58,6 @@ pub fn measure(
         return Err(Failure::Interrupted);
     }
     session.close()?;
-    if row.consistent == Some(false) {
-        row.violations.iter().for_each(|violation| world::tell(format_args!("atoll: {violation}")));
-        return Err(Failure::Inconsistent { count: 1, rows: 1 });
-    }
+    consistent(&row)?;
     Ok(row)
 }

@@ -105,6 +105,9 @@ impl Recorded {
         if usize::from(*kind) >= header.kinds.len() || *home >= header.sites {
             return Err(format!("kind {kind} or site {home} is not among those of the first line"));
         }
+        if self.touches().next().is_none() {
+            return Err("the transaction touches no row".into());
+        }
         for touch in self.touches() {
             let table = header.tables.get(usize::from(touch.table));
             let table = table.ok_or_else(|| format!("there is no table {}", touch.table))?;
@@ -169,7 +172,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r");
         let good = String::from_utf8(recording().bytes()).unwrap();
-        let edits: [(&str, &str, &str); 10] = [
+        let edits: [(&str, &str, &str); 11] = [
+            (
+                &good[good.find(",[[[0").unwrap()..good.len() - 1],
+                ",[[]]]",
+                "line 2: the transaction touches no row",
+            ),
             (r#""atoll_recording":1"#, r#""atoll_recording":2"#, "line 1: version 2"),
             (r#""sites":2"#, r#""sites":0"#, "line 1: 0 sites"),
             (r#""rows":100"#, r#""rows":0"#, "line 1: table T has 0 rows"),

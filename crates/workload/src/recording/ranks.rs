@@ -30,7 +30,7 @@ pub(super) fn recording(of: &note::Recorded, notes: &[Note]) -> Recording {
         rows.iter().map(|sites| sites.iter().map(|(site, rows)| (*site, popular(rows))).collect()).collect();
     let tables = ids.iter().enumerate();
     let tables: Vec<Table> =
-        tables.map(|(at, id)| table(*id, schema, sites, &rows[at], seen().map(|(_, seen)| seen))).collect();
+        tables.map(|(at, id)| table(*id, schema, &rows[at], seen().map(|(_, seen)| seen))).collect();
     let kinds: BTreeSet<&str> = notes.iter().map(|note| note.kind).collect();
     let touch = |seen: &Seen| {
         let (table, site) = (position(seen.table), seen.site.unwrap_or(0));
@@ -67,7 +67,6 @@ fn popular<'a>(rows: &Rows<'a>) -> BTreeMap<&'a [u8], u64> {
 fn table<'a>(
     id: TableId,
     schema: &Schema,
-    sites: u32,
     rows: &BTreeMap<u32, Rows<'_>>,
     seen: impl Iterator<Item = &'a Seen>,
 ) -> Table {
@@ -81,12 +80,8 @@ fn table<'a>(
     let (bytes, measured) = seen
         .filter(|seen| seen.table == id && seen.bytes > 0)
         .fold((0u64, 0u64), |(sum, n), seen| (sum + u64::from(seen.bytes), n + 1));
-    // Sites are alike, as far as nothing else is known: those without a touch have as many rows.
     let times = |n| rows.values().flat_map(BTreeMap::values).filter(|(times, _)| *times == n).count() as u64;
     let distinct = rows.values().map(|of_site| of_site.len() as u64).sum();
-    let whole = estimate(distinct, times(1), times(2));
-    // Each popular row of a site has a number, so that all sites need as many as the largest has.
-    let most = rows.values().map(BTreeMap::len).max().unwrap_or(0) as u64;
-    let least = if is_replicated { most } else { most * u64::from(sites) };
-    Table { name, row_bytes: (bytes / measured.max(1)) as u32, rows: whole.max(least).max(1), is_replicated }
+    let rows = estimate(distinct, times(1), times(2)).max(1);
+    Table { name, row_bytes: (bytes / measured.max(1)) as u32, rows, is_replicated }
 }

@@ -151,7 +151,7 @@ impl Source {
         let header = &recording.header;
         let spans = (0..header.tables.len()).map(|table| span(&recording, table)).collect();
         let sites: Vec<SmallVec<[u32; 4]>> =
-            recording.transactions.iter().map(|recorded| sites_of(&recording, recorded)).collect();
+            recording.transactions.iter().map(|recorded| recording.sites_of(recorded)).collect();
         let pool = |is_multi: bool| {
             let all = recording.transactions.iter().enumerate();
             let of = all.filter(|(at, _)| (sites[*at].len() > 1) == is_multi);
@@ -178,21 +178,10 @@ fn span(recording: &Recording, table: usize) -> Span {
     Span { rows, strides, is_replicated: known.is_replicated }
 }
 
-/// The sites of a transaction, its home first.
-fn sites_of(recording: &Recording, recorded: &Recorded) -> SmallVec<[u32; 4]> {
-    let mut sites: SmallVec<[u32; 4]> = SmallVec::from_slice(&[recorded.1]);
-    for touch in recorded.touches() {
-        if !recording.header.tables[usize::from(touch.table)].is_replicated && !sites.contains(&touch.site) {
-            sites.push(touch.site);
-        }
-    }
-    sites
-}
-
 impl Replay {
     /// # Errors
-    /// A file that is no recording; more sites than keys have room for; a share of transactions
-    /// over several sites where none was recorded.
+    /// A file that is no recording; a share of transactions over several sites where none was
+    /// recorded.
     pub fn open(path: &str, multisite: Option<f64>) -> Result<Replay, SpecError> {
         let wrong = |why: String| SpecError::Recording(why);
         let recording = Recording::read(Path::new(path)).map_err(|why| wrong(why.to_string()))?;
