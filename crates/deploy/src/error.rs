@@ -102,9 +102,9 @@ pub enum DeployError {
     Interrupted,
 }
 
-/// The system's error numbers for a full device and a full quota. An instance reports its faults as
-/// text.
-const FULL: [&str; 2] = ["(os error 28)", "(os error 122)"];
+/// The system's error numbers for a full device and a full quota, and the words of a log without
+/// room for its next segment. An instance reports its faults as text.
+const FULL: [&str; 3] = ["(os error 28)", "(os error 122)", "no space is left"];
 
 /// A full device is checked first, since its advice is different.
 fn fault_in_words(instance: InstanceId, why: &str) -> String {

@@ -205,6 +205,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// The fault for which the engine accepts nothing more, if it has met one.
     fn fault(&self) -> Option<String>;
 
+    /// The first failure for want of room on a device, if changes were refused for one. The engine
+    /// goes on, and accepts changes once there is room.
+    fn full(&self) -> Option<String> {
+        None
+    }
+
     /// Makes the worker's context. To be called on the worker's own thread, before any other call
     /// from it. `unpark` wakes the worker.
     fn worker_context(self: &Arc<Self>, worker: usize, unpark: Unpark) -> Self::WorkerContext;

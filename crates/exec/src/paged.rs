@@ -39,7 +39,7 @@ use pages::{PageFault, Seat, Stop};
 use probe::{Component, Wait};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::task::Poll;
 use store::{CheckpointRun, NoteId, Prefetched, Store, StoreFault, Txn};
 use txn::Abort;
@@ -83,6 +83,8 @@ pub struct PageEngine<D: Design> {
     in_doubt_locks: Mutex<Vec<adopting::InDoubtLocks>>,
     /// Page ownership: whether workers own pages, and when they may.
     ownership: PageOwnership,
+    /// The first failure for want of room.
+    full: OnceLock<String>,
     /// Set while a checkpoint is being taken.
     checkpointing: AtomicBool,
     /// Where one worker owns the pages and takes its part in slices: the rest of that part.
@@ -144,6 +146,7 @@ impl<D: Design> PageEngine<D> {
             lock_waits: Mutex::default(),
             in_doubt_locks: Mutex::default(),
             ownership: PageOwnership::default(),
+            full: OnceLock::new(),
             checkpointing: AtomicBool::new(false),
             run: Mutex::default(),
         }
@@ -446,7 +449,10 @@ impl<D: Design> PageEngine<D> {
                 Ok(())
             }
             Stop::NoSpace => Err(Abort::NoSpace),
-            Stop::Fault(fault) if fault.is_want_of_room() => Err(Abort::NoSpace),
+            Stop::Fault(fault) if fault.is_want_of_room() => {
+                self.full.get_or_init(|| fault.to_string());
+                Err(Abort::NoSpace)
+            }
             // The request is at fault, and nothing was changed.
             Stop::Fault(fault) if matches!(*fault, PageFault::TooLong { .. }) => Err(Abort::BadRequest),
             // A step was sent to the wrong owner; the page is in order.

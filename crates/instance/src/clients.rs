@@ -8,7 +8,7 @@
 //!
 //! A transient abort (deadlock, time-out, an instance that is down) is retried with the same
 //! request as [`traffic::Retries`] says, and the latency keeps counting. Any other abort ends the
-//! request.
+//! request. A full device ends the load: a run without changes would measure another one.
 //!
 //! A request that has its home at another instance is counted there when it commits, and timed
 //! here, at its client. The same holds for a request that another worker of this instance runs as a
@@ -221,6 +221,7 @@ async fn to_its_end<W: Workload, E: Prefetch>(
         let abort = match outcome {
             Ok(()) => return (Next::Draw, stay, now),
             Err(Abort::Fault) => return (Next::Stop, stay, now),
+            Err(Abort::NoSpace) if local.shared.is_load_over() => return (Next::Stop, stay, now),
             Err(abort) if !abort.is_transient() => return (Next::Draw, stay, now),
             Err(_) if local.clients.halting.get() => return (Next::Stop, stay, now),
             Err(abort) => abort,

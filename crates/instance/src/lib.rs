@@ -168,7 +168,8 @@ impl<W: Workload> Instance<W> {
         self.0.shortage()
     }
 
-    /// Why nothing commits here any more; `None` while there is no fault.
+    /// Why nothing commits here any more, or why the load inside has ended; `None` while there is
+    /// no fault.
     pub fn fault(&self) -> Option<String> {
         self.0.fault()
     }

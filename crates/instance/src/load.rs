@@ -60,7 +60,7 @@ async fn fill<W: Workload, E: Load>(
     let (workload, engine) = (local.workload(), &local.shared.engine);
     let mut filling = engine.filling(&local.ctx);
     let failed = |piece, why: &str| {
-        let fault = engine.fault().unwrap_or(why.to_owned());
+        let fault = engine.fault().or_else(|| engine.full()).unwrap_or(why.to_owned());
         format!("{}: {fault}", named(piece))
     };
     if local.worker == 0 {
@@ -102,7 +102,7 @@ async fn insert<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan
         if let Err(abort) = loaded {
             let undone = engine.rollback(ctx, &mut txn);
             let what = named(piece);
-            let why = engine.fault().unwrap_or(abort.name().to_string());
+            let why = engine.fault().or_else(|| engine.full()).unwrap_or(abort.name().to_string());
             return Err(format!("{what}: {why} {}", if undone.is_err() { "(not undone)" } else { "" }));
         }
         let certain = engine.validate(ctx, &local.executor, &mut txn, Scope::Home).await;

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use topology::Binding;
@@ -113,6 +113,7 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Running<W, E> {
             inboxes: (0..workers).map(|_| Inbox::default()).collect(),
             forward_rings: E::OWNERS.then(|| ForwardRings::between(workers)),
             lost: Mutex::new(None),
+            load_fault: OnceLock::new(),
             config,
         });
         let connector = start_connector(&shared)?;
@@ -177,7 +178,7 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Running<W, E> {
     }
 
     pub fn fault(&self) -> Option<String> {
-        self.shared.engine.fault()
+        self.shared.engine.fault().or_else(|| self.shared.load_fault.get().cloned())
     }
 
     pub fn binding(&self) -> &Binding {

@@ -28,6 +28,8 @@ pub(crate) struct Shared<W: Workload, E: Engine> {
     pub forward_rings: Option<ForwardRings<W::Request>>,
     /// Wakes the connector thread when a link to a peer has broken.
     pub lost: Mutex<Option<Sender<ConnectorOrder>>>,
+    /// Why the load inside this instance has ended.
+    pub load_fault: OnceLock<String>,
 }
 
 /// Orders for one worker: any thread puts, the worker takes. The flag is set after the order is in,
@@ -94,6 +96,15 @@ impl<W: Workload, E: Engine> Shared<W, E> {
     pub fn watches_meetings(&self) -> bool {
         let islands = &self.config.worker_islands;
         self.config.options.balance.mode != Mode::Off && islands.iter().any(|island| *island != islands[0])
+    }
+
+    /// Whether the load inside this instance ends with a request that found no room: the device is
+    /// full. Other requests find room when frames are free again.
+    pub fn is_load_over(&self) -> bool {
+        self.engine.full().is_some_and(|why| {
+            self.load_fault.get_or_init(|| why);
+            true
+        })
     }
 
     /// Sends an order to every worker.

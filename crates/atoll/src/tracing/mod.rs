@@ -78,7 +78,7 @@ pub fn capture(args: &TraceArgs, interrupt: &Interrupt) -> Result<String, Failur
     ))
 }
 
-/// This program and the plugin. With qemu, which is made sure of, a capture needs no more.
+/// This program and the plugin. With qemu, which comes first, a capture needs no more.
 ///
 /// # Errors
 /// What is missing, and how to get it.
@@ -87,8 +87,8 @@ pub fn tools() -> Result<(PathBuf, PathBuf), Failure> {
         return Err(Failure::Run("only the machine code of x86-64 has marks for traces".into()));
     }
     let program = std::env::current_exe().map_err(Failure::run)?;
-    let plugin = plugin(&program)?;
     ensure_qemu()?;
+    let plugin = plugin(&program)?;
     Ok((program, plugin))
 }
 

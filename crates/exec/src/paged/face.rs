@@ -134,6 +134,10 @@ impl<D: Design> Engine for PageEngine<D> {
         self.store.fault().map(|fault| fault.to_string())
     }
 
+    fn full(&self) -> Option<String> {
+        self.full.get().cloned()
+    }
+
     fn worker_context(self: &Arc<Self>, worker: usize, unpark: Unpark) -> PageWorkerContext {
         self.own();
         let ctx = PageWorkerContext {
