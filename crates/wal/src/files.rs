@@ -5,9 +5,10 @@ use crate::options::LogOptions;
 use crate::ring::Ring;
 use crate::segment::{self, FIRST_LSN, HEADER, Segment};
 use base::{Durability, crc32c};
-use latch::{Rank, RankedMutex};
+use latch::{Rank, RankedGuard, RankedMutex};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use world::{File, Files, Open};
 
 /// Name of the file that becomes the next segment. All of it is written in advance, so a later sync
@@ -34,6 +35,12 @@ pub(crate) struct LogFiles {
     /// The next segment's file. Held while the file is created, so that the flusher waits for it
     /// and does not create a second one.
     spare: RankedMutex<Option<Arc<dyn File>>>,
+    /// Changes may begin below this position, in front of the last half segment on the device: that
+    /// is left for commits and rollbacks. Written while `spare` is held.
+    room_to: AtomicU64,
+    /// Whether the device had no room for the next segment when it was last tried. Written while
+    /// `spare` is held.
+    short: AtomicBool,
 }
 
 /// Identity of the writer of a ring.
@@ -77,7 +84,36 @@ impl LogFiles {
             options: options.clone(),
             segments: RankedMutex::new(Rank::LogSegments, segments),
             spare: RankedMutex::new(Rank::LogSpare, None),
+            room_to: AtomicU64::new(0),
+            short: AtomicBool::new(false),
         }
+    }
+
+    /// Whether changes may begin while the next record is placed at `end`: `None` as long as the
+    /// next segment is not there and its creation has not failed.
+    #[inline]
+    pub fn has_room(&self, end: u64) -> Option<bool> {
+        if self.is_short() {
+            Some(false)
+        } else {
+            (end <= self.room_to.load(Ordering::Relaxed)).then_some(true)
+        }
+    }
+
+    /// Whether the device had no room for the next segment when it was last tried.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed)
+    }
+
+    /// Enters the room on the device: that many segments from the position on, or too little for
+    /// another one.
+    fn enter_room(&self, _spare: &RankedGuard<'_, Option<Arc<dyn File>>>, room: Option<(u64, u64)>) {
+        if let Some((start, segments)) = room {
+            let bytes = self.options.segment_bytes;
+            self.room_to.store(start + segments * bytes - bytes / 2, Ordering::Relaxed);
+        }
+        self.short.store(room.is_none(), Ordering::Relaxed);
     }
 
     pub fn first(&self) -> u64 {
@@ -118,9 +154,10 @@ impl LogFiles {
         Ok(file)
     }
 
-    /// Creates the file of the next segment ahead of need. Returns whether the device has room for
-    /// it. Any other error is dropped here; [`LogFiles::begin`] meets and reports it.
-    pub fn prepare(&self) -> bool {
+    /// Creates the file of the next segment ahead of need; [`LogFiles::has_room`] tells whether the
+    /// device had room for it. Any other error is dropped here; [`LogFiles::begin`] meets and
+    /// reports it.
+    pub fn prepare(&self) {
         let mut spare = self.spare.lock();
         if spare.is_none() {
             match self.make_spare() {
@@ -129,12 +166,13 @@ impl LogFiles {
                     // The part of the file that there was room for is of no use, and others may
                     // need that room.
                     let _ = self.files.remove(&self.dir.join(SPARE));
-                    return false;
+                    return self.enter_room(&spare, None);
                 }
                 Err(_) => {}
             }
         }
-        true
+        let start = self.segments.lock().last().map_or(FIRST_LSN, |s| s.start);
+        self.enter_room(&spare, Some((start, 2)));
     }
 
     /// Begins a segment at `start`, in place of an empty one that starts there. Durable when it
@@ -166,6 +204,7 @@ impl LogFiles {
         self.files.rename(&self.dir.join(SPARE), &path)?;
         let begun = Segment { start, previous, life, inherited, path, file };
         segments.push(begun.clone());
+        self.enter_room(&spare, Some((start, 1)));
         Ok(begun)
     }
 

@@ -29,9 +29,10 @@ use std::time::Duration;
 const NUDGE_SHIFT: u32 = 18;
 /// Records that no waiter asks for are written after this time, or when the ring fills.
 const BUSY: Duration = Duration::from_millis(5);
-/// Pause of the flusher's thread after a round that found no new record. Also the pause before the
-/// next segment is tried again after the device had no room for it.
+/// Pause of the flusher's thread after a round that found no new record.
 const IDLE: Duration = Duration::from_millis(50);
+/// Pause before the next segment is tried again after the device had no room for it, ns.
+const PAUSE_NS: u64 = 50_000_000;
 
 /// Handle of the flusher's thread. Dropping it flushes the log a last time and ends the thread.
 pub(crate) struct Flusher {
@@ -226,10 +227,8 @@ impl Work {
         }
         if written > before || shared.stable.load(Ordering::Relaxed) > stable {
             shared.waiters.wake(shared.durable());
-            self.look_ahead();
-        } else if shared.short.load(Ordering::Relaxed) {
-            self.look_ahead();
         }
+        self.look_ahead();
         let pressed = shared.pressed.load(Ordering::Acquire) > written;
         Ok(if (shared.is_wanted() || pressed) && shared.inserter.end() > stable {
             Duration::ZERO
@@ -292,26 +291,22 @@ impl Work {
         Ok(())
     }
 
-    /// Starts to create the file of the next segment once the current one is half full, and again
-    /// if the device had no room for it.
+    /// Starts to create the file of the next segment once an eighth of the current one is used: no
+    /// change begins in its second half before the next one is there ([`crate::Log::room`]). Starts
+    /// again if the device had no room for it.
     fn look_ahead(&mut self) {
         let start = self.current.start;
-        let used = self.shared.written.load(Ordering::Relaxed) - start;
-        let (now, is_first) = (world::now_ns(), self.looked_ahead != Some(start));
-        let is_due = is_first || self.is_to_be_tried_again(now);
-        if used < self.shared.options.segment_bytes / 2 || !is_due {
+        let used = self.shared.inserter.reserved().saturating_sub(start);
+        let is_first = self.looked_ahead != Some(start) && used >= self.shared.options.segment_bytes / 8;
+        let now = world::now_ns();
+        let is_due = is_first || self.files.is_short() && now.saturating_sub(self.looked_ns) >= PAUSE_NS;
+        if !is_due || self.spare.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
         }
-        let (files, shared) = (self.files.clone(), self.shared.clone());
-        let prepare = move || shared.short.store(!files.prepare(), Ordering::Relaxed);
+        let files = self.files.clone();
+        let prepare = move || files.prepare();
         self.spare = std::thread::Builder::new().name("log-segments".into()).spawn(prepare).ok();
         self.looked_ahead = self.spare.as_ref().map(|_| start);
         self.looked_ns = now;
-    }
-
-    fn is_to_be_tried_again(&self, now: u64) -> bool {
-        self.shared.short.load(Ordering::Relaxed)
-            && now.saturating_sub(self.looked_ns) >= IDLE.as_nanos() as u64
-            && self.spare.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }

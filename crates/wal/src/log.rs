@@ -31,6 +31,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use world::Files;
 
 /// State of one thread for its appends.
@@ -61,6 +62,15 @@ impl ThreadState {
         self.slot = Some(known.map_or_else(|| shared.inserter.slot(), |n| self.others.swap_remove(n).1));
         self.log = shared.id;
     }
+}
+
+/// The pause between two looks at a segment that is being created.
+const SEGMENT_PAUSE: Duration = Duration::from_micros(200);
+
+#[cold]
+fn no_room(files: &LogFiles) -> LogFault {
+    let text = format!("{}: no space is left for the next segment of the log", files.dir.display());
+    std::io::Error::new(std::io::ErrorKind::StorageFull, text).into()
 }
 
 /// An open log. Dropping it writes all that was appended, and syncs it unless the log is in memory.
@@ -365,28 +375,40 @@ impl Log {
 
     /// Whether there is room for more than the records that transactions need to end.
     ///
-    /// The next segment is created when half of the current one is used. If the device has no room
-    /// for it, the other half is left for commits and rollbacks, so nothing else should be begun.
-    /// The flusher tries again from time to time.
+    /// The creation of the next segment begins when an eighth of the current one is used. The
+    /// second half of the last segment on the device is left for commits and rollbacks, so no
+    /// change begins there: if the device has no room for the next segment, this fails; while that
+    /// is not known, it blocks. The flusher tries again from time to time.
     ///
     /// # Errors
     /// A fault for want of room; the log is not poisoned.
     #[inline]
     pub fn room(&self) -> Result<(), LogFault> {
-        if self.is_short() { Err(self.no_room()) } else { Ok(()) }
-    }
-
-    /// Whether [`Log::room`] fails.
-    #[inline]
-    pub fn is_short(&self) -> bool {
-        self.shared.short.load(Ordering::Relaxed)
+        match &self.files {
+            Some(files) if files.has_room(self.shared.inserter.reserved()) != Some(true) => {
+                self.wait_for_segment(files)
+            }
+            _ => Ok(()),
+        }
     }
 
     #[cold]
-    fn no_room(&self) -> LogFault {
-        let dir = self.files.as_ref().map(|files| files.dir.display().to_string()).unwrap_or_default();
-        let text = format!("{dir}: no space is left for the next segment of the log");
-        std::io::Error::new(std::io::ErrorKind::StorageFull, text).into()
+    fn wait_for_segment(&self, files: &LogFiles) -> Result<(), LogFault> {
+        while !self.shared.broken.load(Ordering::Acquire) {
+            match files.has_room(self.shared.inserter.reserved()) {
+                Some(true) => return Ok(()),
+                Some(false) => return Err(no_room(files)),
+                None => self.nudge(),
+            }
+            std::thread::sleep(SEGMENT_PAUSE);
+        }
+        Ok(()) // the operation will meet the fault
+    }
+
+    /// Whether the device had no room for the next segment when it was last tried.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.files.as_ref().is_some_and(|files| files.is_short())
     }
 
     /// The fault that poisoned the log, after which nothing becomes durable.

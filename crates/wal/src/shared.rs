@@ -33,9 +33,6 @@ pub(crate) struct Shared {
     pub fault: OnceLock<LogFault>,
     /// Whether `fault` is set, for reads by appenders. Set after `fault`.
     pub broken: AtomicBool,
-    /// Whether the device had no room for the next segment when it was last tried. Written by the
-    /// flusher.
-    pub short: AtomicBool,
     pub waiters: Waiters,
 }
 
@@ -61,7 +58,6 @@ impl Shared {
             // The fault that poisoned the log. Set once, by the thread that met it.
             fault: OnceLock::new(),
             broken: AtomicBool::new(false),
-            short: AtomicBool::new(false),
             // Tasks and threads that wait for `written` or `stable`.
             waiters: Waiters::default(),
         }

@@ -677,7 +677,7 @@ fn a_log_without_room_for_its_next_segment_says_so_before_it_needs_it() {
     };
     while !log.is_short() {
         more();
-        assert!(log.end().0 < 1 << 16, "half of the segment is used, and it is not told");
+        assert!(log.end().0 < 1 << 16, "the segment is used up, and it is not told");
     }
     let told = log.room().unwrap_err();
     assert!(told.is_want_of_room() && told.to_string().contains(DIR), "{told}");
@@ -687,4 +687,63 @@ fn a_log_without_room_for_its_next_segment_says_so_before_it_needs_it() {
     (0..2000).for_each(|_| more());
     assert!(segments(&disk.files()).len() > 1 && log.poisoned().is_none());
     assert_eq!(numbers(&log).unwrap(), (1..=number).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_change_begins_without_room_for_its_end_however_fast_others_append() {
+    for round in 0..40 {
+        let disk = world::sim::Disk::new();
+        let options = LogOptions { segment_bytes: 1 << 16, ..options(Durability::Async) };
+        let log = Log::open(disk.files(), Path::new(DIR), options).unwrap();
+        disk.set_capacity(Some(disk.used() + round % 4 * 40_000));
+        let refused = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for number in 0.. {
+                        match log.room() {
+                            Ok(()) => drop(add(&log, number)),
+                            Err(full) => {
+                                assert!(full.is_want_of_room(), "{full}");
+                                refused.fetch_add(1, Ordering::Relaxed);
+                                return;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(refused.into_inner(), 4);
+        // There is room for ends.
+        (0..100).for_each(|number| drop(add(&log, number)));
+        log.wait_stable(log.end()).unwrap();
+        disk.set_capacity(None);
+        until(|| log.room().is_ok());
+        (0..4000).for_each(|number| drop(add(&log, number)));
+        log.wait_stable(log.end()).unwrap();
+        assert!(log.poisoned().is_none());
+    }
+}
+
+#[test]
+fn a_log_that_got_its_segment_after_all_is_not_short_for_ever() {
+    let disk = world::sim::Disk::new();
+    let options = LogOptions { segment_bytes: 1 << 16, ..options(Durability::Sync) };
+    let log = Log::open(disk.files(), Path::new(DIR), options).unwrap();
+    disk.set_capacity(Some(disk.used()));
+    let mut number = 0;
+    let mut more = || {
+        number += 1;
+        log.wait_stable(add(&log, number).end).unwrap();
+    };
+    while !log.is_short() {
+        more();
+    }
+    // The next segment begins as soon as there is room, maybe before the look ahead meets it.
+    disk.set_capacity(None);
+    let end = log.end().0 / (1 << 16) + 1 << 16;
+    while log.end().0 < end + 1000 {
+        more();
+    }
+    until(|| !log.is_short());
 }

@@ -26,6 +26,8 @@ fn open(disk: &Disk) -> Result<Store, StoreFault> {
     Ok(store)
 }
 
+const SYNCED: (TableKind, Durability) = (TableKind::Heap, Durability::Sync);
+
 type Outcome = (Ledger, Result<Store, StoreFault>);
 
 fn life_of<D: Design>(workers: usize, disk: &Disk, store: Store, ledger: Ledger, commits: usize) -> Outcome {
@@ -61,8 +63,7 @@ fn a_full_disk_stops_the_engine_cleanly_and_nothing_is_lost() {
             assert!(fault.to_string().contains("space"), "{spare}: {fault}");
         }
         let everything = Promise::Acknowledged(usize::MAX);
-        open_and_settle(&disk.crash_image(spare), &ledger, everything, (TableKind::Heap, Durability::Sync))
-            .unwrap();
+        open_and_settle(&disk.crash_image(spare), &ledger, everything, SYNCED).unwrap();
         // Space returns: the same database goes on.
         disk.set_capacity(None);
         let (store, recovered) =
@@ -70,21 +71,31 @@ fn a_full_disk_stops_the_engine_cleanly_and_nothing_is_lost() {
         let ledger = ledger.settle(&store, recovered, everything).unwrap().ledger;
         let (ledger, store) = life(&disk, store, ledger, 50);
         drop(store.unwrap());
-        open_and_settle(&disk.crash_image(1), &ledger, everything, (TableKind::Heap, Durability::Sync))
-            .unwrap();
+        open_and_settle(&disk.crash_image(1), &ledger, everything, SYNCED).unwrap();
     }
 }
 
-/// The store refuses work while the disk is full, stays open, and goes on once there is room.
+/// The store refuses work while the disk is full, stays open, and goes on once there is room. A
+/// rollback that finds no room stops it until it is opened again; nothing else does.
 fn goes_on_once_there_is_room<D: Design>(workers: usize) {
+    let mut stopped_by_undo = 0;
     for spare in [100_000, 150_000, 200_000, 300_000, 600_000] {
         let disk = Disk::new();
         let store = open(&disk).unwrap();
         disk.set_capacity(Some(disk.used() + spare));
         let (ledger, stopped) = life_of::<D>(workers, &disk, store, Ledger::default(), usize::MAX);
-        let store = stopped.unwrap_or_else(|fault| panic!("{spare}: it was poisoned: {fault}"));
-        let before = ledger.commits.len();
+        let everything = Promise::Acknowledged(usize::MAX);
         disk.set_capacity(None);
+        let store = match stopped {
+            Ok(store) => store,
+            Err(StoreFault::NotUndone { .. }) => {
+                open_and_settle(&disk.crash_image(spare), &ledger, everything, SYNCED).unwrap();
+                stopped_by_undo += 1;
+                continue;
+            }
+            Err(fault) => panic!("{spare}: it was poisoned: {fault}"),
+        };
+        let before = ledger.commits.len();
         // The log tries again from time to time.
         while store.log().is_short() {
             std::thread::yield_now();
@@ -92,10 +103,9 @@ fn goes_on_once_there_is_room<D: Design>(workers: usize) {
         let (ledger, store) = life_of::<D>(workers, &disk, store, ledger, 50);
         drop(store.unwrap_or_else(|fault| panic!("{spare}: with room again: {fault}")));
         assert!(ledger.commits.len() >= before + 50, "{spare}: {before} commits, and no more");
-        let everything = Promise::Acknowledged(usize::MAX);
-        open_and_settle(&disk.crash_image(spare), &ledger, everything, (TableKind::Heap, Durability::Sync))
-            .unwrap();
+        open_and_settle(&disk.crash_image(spare), &ledger, everything, SYNCED).unwrap();
     }
+    assert!(stopped_by_undo < 5, "none went on");
 }
 
 #[test]
