@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A part that runs longer than this hangs.
-const LONGEST: Duration = Duration::from_secs(30 * 60);
+const LONGEST: Duration = Duration::from_secs(20 * 60);
 
 /// A test binary.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +108,7 @@ pub fn side_by_side(
                     let words = said.find("\nfailures:\n").map_or("", |at| &said[at..]);
                     tell(&Ran { part, time, passed: outcome.is_ok(), tests, said: words });
                     if let Err(what) = outcome {
-                        let tests = failed_tests(&said).join(", ");
+                        let tests = [failed_tests(&said), endless_tests(&said)].concat().join(", ");
                         let failure = format!("{}: {what}: {tests}\n  {}", part.name, file.display());
                         failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
                     } else {
@@ -146,6 +146,15 @@ fn run(part: &Part, args: &[String], file: &Path) -> Result<(), String> {
 /// The names of the failed tests in a binary's output.
 fn failed_tests(said: &str) -> Vec<&str> {
     said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED")).collect()
+}
+
+/// The tests that a binary's output reports as long and without a result.
+fn endless_tests(said: &str) -> Vec<&str> {
+    let long = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" has been running for over 60 seconds"));
+    let has_ended = |name: &&str| said.contains(&format!("test {name} ... "));
+    long.filter(|name| !has_ended(name)).collect()
 }
 
 /// The number of tests that passed, by a binary's output.
@@ -197,5 +206,8 @@ mod tests {
             "test a::b ... ok\ntest c::d ... FAILED\n\nfailures:\n    c::d\ntest e - should panic ... FAILED";
         assert_eq!(failed_tests(said), ["c::d", "e - should panic"]);
         assert_eq!(passed_tests(said), 1);
+        let said = "test a has been running for over 60 seconds\ntest b has been running for over 60 seconds\n\
+                    test a ... ok";
+        assert_eq!(endless_tests(said), ["b"]);
     }
 }

@@ -7,7 +7,7 @@ use crate::memory::Shelf;
 use crate::signs::Signs;
 use world::sim::Disk;
 
-const PATIENCE: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A bug of the keeper, for the tests that look for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
