@@ -35,9 +35,12 @@ pub(crate) struct LogFiles {
     /// The next segment's file. Held while the file is created, so that the flusher waits for it
     /// and does not create a second one.
     spare: RankedMutex<Option<Arc<dyn File>>>,
-    /// Changes may begin below this position, in front of the last half segment on the device: that
-    /// is left for commits and rollbacks. Written while `spare` is held.
+    /// Changes may begin below this position, in front of the last quarter segment on the device:
+    /// that is left for commits and rollbacks. Written while `spare` is held.
     room_to: AtomicU64,
+    /// Whether [`LogFiles::has_room`] may be anything but `Some(true)`: a flag that workers read
+    /// often and that changes a few times a segment.
+    tight: AtomicBool,
     /// Whether the device had no room for the next segment when it was last tried. Written while
     /// `spare` is held.
     short: AtomicBool,
@@ -85,18 +88,39 @@ impl LogFiles {
             segments: RankedMutex::new(Rank::LogSegments, segments),
             spare: RankedMutex::new(Rank::LogSpare, None),
             room_to: AtomicU64::new(0),
+            tight: AtomicBool::new(true),
             short: AtomicBool::new(false),
         }
     }
 
+    /// To be called after positions were reserved up to `end`.
+    #[inline]
+    pub fn reserved(&self, end: u64) {
+        if end > self.room_to.load(Ordering::Relaxed) {
+            self.tight.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether [`LogFiles::has_room`] must be asked before a change begins.
+    #[inline]
+    pub fn is_tight(&self) -> bool {
+        self.tight.load(Ordering::Relaxed)
+    }
+
     /// Whether changes may begin while the next record is placed at `end`: `None` as long as the
     /// next segment is not there and its creation has not failed.
-    #[inline]
     pub fn has_room(&self, end: u64) -> Option<bool> {
         if self.is_short() {
             Some(false)
+        } else if end > self.room_to.load(Ordering::Relaxed) {
+            None
         } else {
-            (end <= self.room_to.load(Ordering::Relaxed)).then_some(true)
+            // A flag that `reserved` sets now may be lost; the next reservation sets it again.
+            self.tight.store(false, Ordering::SeqCst);
+            if self.short.load(Ordering::SeqCst) {
+                self.tight.store(true, Ordering::Relaxed);
+            }
+            Some(true)
         }
     }
 
@@ -111,9 +135,10 @@ impl LogFiles {
     fn enter_room(&self, _spare: &RankedGuard<'_, Option<Arc<dyn File>>>, room: Option<(u64, u64)>) {
         if let Some((start, segments)) = room {
             let bytes = self.options.segment_bytes;
-            self.room_to.store(start + segments * bytes - bytes / 2, Ordering::Relaxed);
+            self.room_to.store(start + segments * bytes - bytes / 4, Ordering::Relaxed);
         }
-        self.short.store(room.is_none(), Ordering::Relaxed);
+        self.short.store(room.is_none(), Ordering::SeqCst);
+        self.tight.store(true, Ordering::SeqCst);
     }
 
     pub fn first(&self) -> u64 {

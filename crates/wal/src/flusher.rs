@@ -292,8 +292,8 @@ impl Work {
     }
 
     /// Starts to create the file of the next segment once an eighth of the current one is used: no
-    /// change begins in its second half before the next one is there ([`crate::Log::room`]). Starts
-    /// again if the device had no room for it.
+    /// change begins in its last quarter before the next one is there ([`crate::Log::room`]).
+    /// Starts again if the device had no room for it.
     fn look_ahead(&mut self) {
         let start = self.current.start;
         let used = self.shared.inserter.reserved().saturating_sub(start);

@@ -196,8 +196,9 @@ impl Log {
         if reserved.0 != reserved.1 {
             probe::enter(Section::LogReserve);
         }
-        if let Some(flusher) = &self.flusher {
+        if let (Some(flusher), Some(files)) = (&self.flusher, &self.files) {
             flusher.reserved(reserved);
+            files.reserved(reserved.1);
         }
         start
     }
@@ -376,7 +377,7 @@ impl Log {
     /// Whether there is room for more than the records that transactions need to end.
     ///
     /// The creation of the next segment begins when an eighth of the current one is used. The
-    /// second half of the last segment on the device is left for commits and rollbacks, so no
+    /// last quarter of the last segment on the device is left for commits and rollbacks, so no
     /// change begins there: if the device has no room for the next segment, this fails; while that
     /// is not known, it blocks. The flusher tries again from time to time.
     ///
@@ -385,9 +386,7 @@ impl Log {
     #[inline]
     pub fn room(&self) -> Result<(), LogFault> {
         match &self.files {
-            Some(files) if files.has_room(self.shared.inserter.reserved()) != Some(true) => {
-                self.wait_for_segment(files)
-            }
+            Some(files) if files.is_tight() => self.wait_for_segment(files),
             _ => Ok(()),
         }
     }
