@@ -715,11 +715,15 @@ fn no_change_begins_without_room_for_its_end_however_fast_others_append() {
         });
         assert_eq!(refused.into_inner(), 4);
         // There is room for ends.
-        (0..100).for_each(|number| drop(add(&log, number)));
+        for number in 0..100 {
+            add(&log, number);
+        }
         log.wait_stable(log.end()).unwrap();
         disk.set_capacity(None);
         until(|| log.room().is_ok());
-        (0..4000).for_each(|number| drop(add(&log, number)));
+        for number in 0..4000 {
+            add(&log, number);
+        }
         log.wait_stable(log.end()).unwrap();
         assert!(log.poisoned().is_none());
     }
