@@ -276,7 +276,7 @@ fn certify(hosts: &Hosts) {
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(20));
@@ -371,7 +371,7 @@ fn links_between_hosts_are_sealed() {
     let hello =
         |from| channel::Hello(wire::Hello { version: wire::VERSION, deployment: number, from }.encode());
     let client = guards(&two.hosts.tls.clone().unwrap().join("client")).unwrap();
-    let patience = Duration::from_secs(5);
+    let patience = Duration::from_secs(30);
     let as_instance = hello(wire::Caller::Instance(InstanceId(1), base::WorkerId(0), 1));
     let mut link = channel::connect_guarded(&at, as_instance, patience, &client).unwrap();
     wait_until("the link of a false instance has ended", || link.receive().is_err());

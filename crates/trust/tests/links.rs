@@ -11,7 +11,7 @@ use std::time::Duration;
 use trust::{Holder, guard, make};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn holder(name: &str, role: Role, address: Option<IpAddr>) -> Holder {
     Holder { name: name.into(), role, address }

@@ -195,7 +195,7 @@ fn nohup_stays_nohup() {
 
 /// Waits until the process has a thread of this name.
 fn await_thread(pid: u32, name: &str) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !threads(pid).iter().any(|thread| thread == name) {
         assert!(Instant::now() < deadline, "{pid} has no thread {name}: {:?}", threads(pid));
         std::thread::sleep(Duration::from_millis(5));
@@ -336,7 +336,7 @@ fn processes_and_threads_have_names() {
         assert_eq!(fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "atoll\n");
         // A thread has its parent's name until it sets its own.
         let unnamed = || threads(pid).iter().filter(|name| *name == "atoll" || *name == "exe").count();
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while unnamed() != 1 {
             let text = "only the first thread has the program's name";
             assert!(Instant::now() < deadline, "{text}: {:?}", threads(pid));

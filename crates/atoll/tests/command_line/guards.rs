@@ -192,7 +192,7 @@ fn two_runs_into_one_directory_do_not_meet() {
     let path = out.to_str().unwrap();
     let args = [MICRO, &["--out", path, "--duration", "60m"]].concat();
     let first = sandbox.command(&args).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while fs::read_to_string(out.join(".lock")).unwrap_or_default().trim() != first.id().to_string() {
         assert!(Instant::now() < deadline, "the first run has not taken the directory");
         std::thread::yield_now();

@@ -127,7 +127,7 @@ fn an_instance_that_is_killed_is_started_again_by_its_agent() {
     let args = ["bench", "tpcb", "--islands", "2", "--workers", "2", "--durability", "async", "--json"];
     let times = ["--duration", "6s", "--warmup", "1s", "--repeat", "1", "--accounts", "1000"];
     let bench = cluster.command(&[&args[..], &times].concat()).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     let victim = loop {
         if let [first, _] = cluster.instances()[..] {
             break first;

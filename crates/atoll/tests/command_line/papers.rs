@@ -143,7 +143,7 @@ fn ctrl_c_keeps_the_rows_that_were_measured() {
     let partial = out.path().join("escalation.partial.jsonl");
     let args = ["claims", "PLP-32", "PLP-49", "--json", "--out", out.path().to_str().unwrap()];
     let child = sandbox.command(&args).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while fs::read_to_string(&partial).map_or(0, |text| text.lines().count()) == 0 {
         assert!(Instant::now() < deadline, "no row has been measured");
         std::thread::sleep(Duration::from_millis(20));
