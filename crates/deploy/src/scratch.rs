@@ -6,8 +6,10 @@ use crate::lock::exclusive_file;
 use crate::manifest::LOCK;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// A private (0700) directory for one run below the system's temporary directory. It holds the
 /// links between the instances and, if no other place is given, the data. It is removed with
@@ -20,7 +22,7 @@ pub struct Scratch {
 /// The prefix of the names of these directories.
 const PREFIX: &str = "atoll-";
 /// Younger leftovers may belong to a run that has not taken its lock yet.
-const LEFTOVER: std::time::Duration = std::time::Duration::from_secs(60);
+const LEFTOVER: Duration = Duration::from_secs(60);
 
 impl Scratch {
     /// # Errors
@@ -33,11 +35,31 @@ impl Scratch {
             .permissions(fs::Permissions::from_mode(0o700))
             .tempdir_in(&parent)
             .map_err(DeployError::io("create a temporary directory in", &parent))?;
-        Ok(Scratch { _lock: exclusive_file(dir.path())?, dir })
+        let lock = exclusive_file(dir.path()).inspect_err(|_| remove(dir.path()))?;
+        Ok(Scratch { _lock: lock, dir })
     }
 
     pub fn path(&self) -> &Path {
         self.dir.path()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        remove(self.dir.path());
+    }
+}
+
+/// Removes a directory. Threads and processes that are about to end may be in the way for a moment:
+/// they make files in it, or hold the descriptors that the removal needs.
+fn remove(dir: &Path) {
+    for _ in 0..100 {
+        // An empty directory goes without a descriptor.
+        let removed = fs::remove_dir(dir).or_else(|_| fs::remove_dir_all(dir));
+        match removed {
+            Err(why) if why.kind() != ErrorKind::NotFound => std::thread::sleep(Duration::from_millis(10)),
+            _ => return,
+        }
     }
 }
 
