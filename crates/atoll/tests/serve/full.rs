@@ -118,4 +118,5 @@ async fn trial(design: &str, first: First) {
 async fn a_full_disk_refuses_statements_and_the_server_goes_on_with_room() {
     trial("conventional", First::Log).await;
     trial("logical", First::Pages).await;
+    trial("occ", First::Log).await;
 }

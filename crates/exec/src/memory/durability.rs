@@ -129,7 +129,8 @@ impl MemoryEngine {
         }
         let engine = Arc::clone(self);
         let write = move || {
-            // A failed checkpoint changes nothing; the next is due when as much again is logged.
+            // A failed checkpoint changes nothing. The next is due when as much again is logged, or
+            // after a pause if this one found no room.
             let fault = engine.store.checkpoint().err();
             *engine.unwritten() = fault.map(|fault| {
                 format!(

@@ -37,6 +37,11 @@ impl From<io::Error> for LogFault {
 }
 
 impl LogFault {
+    /// Whether only room on the device, or within a quota, was wanting.
+    pub fn is_want_of_room(&self) -> bool {
+        matches!(self, LogFault::Io(error) if world::is_want_of_room(error))
+    }
+
     pub(crate) fn corrupt(file: &Path, offset: u64, what: impl Into<String>) -> LogFault {
         LogFault::Corrupt { file: file.to_owned(), offset, what: what.into() }
     }
