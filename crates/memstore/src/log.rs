@@ -180,7 +180,7 @@ impl Shared {
     /// The fault of a log that cannot grow. It does not break the log.
     fn no_room(&self) -> LogFault {
         let text = format!("{}: no space is left for the next file of the log", self.dir.display());
-        std::io::Error::new(std::io::ErrorKind::StorageFull, text).into()
+        LogFault::NoRoom(Arc::new(std::io::Error::new(std::io::ErrorKind::StorageFull, text)))
     }
 
     fn file_head(&self, segment: &Segment) -> FileHead {

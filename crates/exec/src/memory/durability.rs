@@ -161,7 +161,7 @@ impl EngineFault {
             LogFault::Corrupt { file, offset, .. } => Some((file, Some(*offset))),
             LogFault::Version { file, .. } => Some((file, Some(0))),
             LogFault::Missing { file, .. } | LogFault::Foreign { file, .. } => Some((file, None)),
-            LogFault::Io(_) | LogFault::InUse { .. } | LogFault::Options(_) => None,
+            LogFault::Io(_) | LogFault::NoRoom(_) | LogFault::InUse { .. } | LogFault::Options(_) => None,
         }
     }
 }

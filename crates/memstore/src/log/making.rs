@@ -22,9 +22,8 @@ impl Stream {
     /// Has the next segment made, once an eighth of the current one is used, and again if the
     /// device had no room for it.
     pub(super) fn look_ahead(&self, shared: &Arc<Shared>, work: &mut Work) -> Result<(), LogFault> {
-        let is_short = self.room.is_short();
-        if is_short && let Some(next) = work.next.take_if(|next| next.thread.is_finished()) {
-            // One that was made after all stays unused: the next opening finds it empty.
+        let failed = work.next.take_if(|next| next.thread.is_finished() && !self.room.has_next());
+        if let Some(next) = failed {
             next.thread.join().unwrap_or(Ok(None))?;
         }
         // Without a block in the current one it is not needed yet: one that waits for room there is
@@ -34,7 +33,7 @@ impl Stream {
             return Ok(());
         }
         let now = world::now_ns();
-        if is_short && now.saturating_sub(work.made_ns) < PAUSE_NS {
+        if self.room.is_short() && now.saturating_sub(work.made_ns) < PAUSE_NS {
             return Ok(());
         }
         work.made_ns = now;
@@ -44,18 +43,17 @@ impl Stream {
         };
         let (shared, number) = (shared.clone(), self.number);
         let make = move || make_next(&shared, number, Some(pace));
-        let thread = std::thread::Builder::new().name("log-segments".into()).spawn(make);
-        work.next = thread.ok().map(|thread| Making { thread });
+        match std::thread::Builder::new().name("log-segments".into()).spawn(make) {
+            Ok(thread) => work.next = Some(Making { thread }),
+            // Without a thread it is as without room: tried again after the pause.
+            Err(_) => self.room.is_used_up(),
+        }
         Ok(())
     }
 
     /// The next segment, of which the making may have begun; `None` if the device has no room for
     /// it. The thread of [`Stream::look_ahead`] tries again then, or this one if the log is closed.
-    pub(super) fn await_next(
-        &self,
-        shared: &Arc<Shared>,
-        work: &mut Work,
-    ) -> Result<Option<Made>, LogFault> {
+    pub(super) fn await_next(&self, shared: &Arc<Shared>, work: &mut Work) -> Result<Option<Made>, LogFault> {
         match work.next.take().map(|next| next.thread.join()) {
             Some(Ok(made)) => made,
             _ if self.room.is_short() && !shared.stopping.load(Ordering::SeqCst) => Ok(None),

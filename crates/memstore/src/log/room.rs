@@ -70,6 +70,11 @@ impl Room {
         }
     }
 
+    /// Whether the device holds the next file.
+    pub(super) fn has_next(&self) -> bool {
+        self.next.load(Ordering::Acquire) == KEPT
+    }
+
     /// Whether the device had no room when it was last asked for some.
     pub(super) fn is_short(&self) -> bool {
         self.next.load(Ordering::Acquire) == SHORT

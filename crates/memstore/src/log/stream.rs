@@ -17,10 +17,10 @@
 
 use super::block::{ALIGN, Aligned, BLOCK_HEAD, BlockHead};
 use super::buffer::Buffer;
-use super::room::Room;
 use super::making::Making;
+use super::room::Room;
 use super::{LogFault, LogFile, Segment, Shared};
-use latch::{Backoff, Rank, RankedMutex};
+use latch::{Backoff, CachePadded, Rank, RankedMutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar};
@@ -41,7 +41,8 @@ pub(crate) struct Counts {
 
 pub(crate) struct Stream {
     pub(super) number: usize,
-    pub(super) room: Room,
+    /// On a cache line of its own: every commit reads it, and it changes once per file.
+    pub(super) room: CachePadded<Room>,
     /// All epochs up to this one are as safe in this stream as the mode promises.
     pub(crate) durable: AtomicU64,
     /// The blocks that have been taken, written or not, make the stream complete up to this epoch.
@@ -210,7 +211,7 @@ impl Stream {
         };
         Stream {
             number,
-            room,
+            room: CachePadded::new(room),
             durable: AtomicU64::new(begun),
             sealed: AtomicU64::new(begun),
             stable: AtomicU64::new(begun),

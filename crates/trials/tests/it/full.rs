@@ -185,7 +185,9 @@ fn the_engine_in_main_memory_goes_on_once_a_full_disk_has_room() {
         // The log tries again from time to time.
         while ledger.commits.len() < commits + 50 {
             ledger = engine_run::run_on(&opened.engine, &disk, ledger, memory_mix(50));
-            assert!(exec::Engine::fault(&*opened.engine).is_none() && ledger.next_number < number + 1_000_000);
+            assert!(
+                exec::Engine::fault(&*opened.engine).is_none() && ledger.next_number < number + 1_000_000
+            );
         }
         opened.leave();
         memory_run::open_and_settle(&disk.crash_image(spare), &ledger, EVERYTHING, Durability::Sync).unwrap();
