@@ -298,7 +298,7 @@ impl MemoryEngine {
 pub(crate) fn abort_of(refused: Refused) -> Abort {
     match refused {
         Refused::Conflict(_) | Refused::Busy(_) | Refused::NotReady => Abort::Conflict,
-        Refused::Full => Abort::NoSpace,
+        Refused::Full | Refused::NoRoom => Abort::NoSpace,
         Refused::LogFailed | Refused::EpochsUsedUp => Abort::Fault,
         Refused::KeyTooLong(_) | Refused::RowTooLong(_) | Refused::NoTable(_) => Abort::BadRequest,
     }

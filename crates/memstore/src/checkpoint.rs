@@ -60,14 +60,23 @@ impl Memstore {
     /// # Errors
     /// An error of the file system, or the fault that has broken the log. The log also breaks here
     /// if it is uncertain whether the new control file is in place. If [`Memstore::log_fault`]
-    /// shows no fault, the store is as before, and a checkpoint can be tried again.
+    /// shows no fault, the store is as before, and a checkpoint can be tried again. One that finds
+    /// no room is due again after a pause.
     pub fn checkpoint(self: &Arc<Memstore>) -> Result<(), LogFault> {
         let Some(log) = &self.log else { return Ok(()) };
         let _one = log.checkpoint.lock();
         if let Some(fault) = log.fault() {
             return Err(fault);
         }
-        log.checkpoint_begins();
+        let before = log.checkpoint_begins();
+        let taken = self.take_checkpoint(log);
+        if taken.as_ref().is_err_and(LogFault::is_want_of_room) {
+            log.checkpoint_waits(before);
+        }
+        taken
+    }
+
+    fn take_checkpoint(self: &Arc<Memstore>, log: &Log) -> Result<(), LogFault> {
         let now = self.epochs.now();
         let from = self.epochs.oldest(EpochUse::Committing).min(now);
         let (number, store, life, streams) = {
@@ -91,14 +100,15 @@ impl Memstore {
             log.wait_stable(until)?;
             Ok(Checkpoint { number, life, from, until, parts, notes, undecided })
         });
-        // From `install` on a control file may name the parts, even if it fails: they are not
-        // removed then.
-        let checkpoint = written.inspect_err(|_| {
-            run.remove();
+        let installed = written.and_then(|checkpoint| self.install(log, checkpoint));
+        installed.inspect_err(|_| {
+            // In a log that broke in `install` a control file may name the parts.
+            if log.fault().is_none() {
+                run.remove();
+            }
             // The failure may be due to a lack of space.
             log.discard_spares();
-        })?;
-        self.install(log, checkpoint)
+        })
     }
 
     fn install(&self, log: &Log, checkpoint: Checkpoint) -> Result<(), LogFault> {
@@ -167,7 +177,7 @@ impl Run<'_> {
         });
         match self.fault.get() {
             Some(fault) => Err(fault.clone()),
-            None => Ok(std::mem::take(&mut *self.files.lock())),
+            None => Ok(self.files.lock().clone()),
         }
     }
 
@@ -189,7 +199,7 @@ impl Run<'_> {
         out.close()
     }
 
-    /// Removes the parts that were written, after a failure.
+    /// Removes the parts, whole or not, after a failure.
     fn remove(&self) {
         let parts = self.files.lock().len();
         for part in 0..parts {

@@ -167,6 +167,19 @@ impl Worker {
     /// As [`Worker::pre_commit`].
     #[inline]
     pub fn validate(&mut self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
+        if txn.validated.is_none() && !txn.writes.is_empty() {
+            self.may_log()?;
+        }
+        self.confirm(txn, scope)
+    }
+
+    /// As [`Worker::validate`], for a transaction that may be about to end without effect: it
+    /// succeeds also if the log has failed or has no room.
+    ///
+    /// # Errors
+    /// As [`Worker::validate`].
+    #[inline]
+    pub fn confirm(&mut self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
         if txn.validated.is_some() {
             return Ok(());
         }
@@ -178,7 +191,6 @@ impl Worker {
             txn.validated = Some(Validated { tid: last.unwrap_or(0), pin: Pin::Nothing, name: None });
             return Ok(());
         }
-        self.may_log()?;
         let since = self.own.committing.add(&self.store.epochs, self.number);
         let validated = self.lock_all(txn).and_then(|()| {
             let tid = self.serialise(txn);

@@ -29,8 +29,9 @@ pub(crate) struct Left {
     pub(crate) appended: u64,
     /// The epoch in which the last search for removable garbage found none.
     pub(crate) looked: u64,
-    /// Too much of this worker's log waits to be written: the next commit waits until it is.
-    pub(crate) is_behind: bool,
+    /// The bytes in the worker's log buffer after the last record, which may have been taken since.
+    /// With too many of them the next commit waits.
+    pub(crate) unwritten: usize,
 }
 
 impl Default for Left {
@@ -46,7 +47,7 @@ impl Default for Left {
             last_tid: 0,
             appended: 0,
             looked: 0,
-            is_behind: false,
+            unwritten: 0,
         }
     }
 }

@@ -93,6 +93,8 @@ mod durable_tests;
 #[cfg(test)]
 mod ending_tests;
 #[cfg(test)]
+mod full_tests;
+#[cfg(test)]
 mod garbage_tests;
 #[cfg(test)]
 mod histories;

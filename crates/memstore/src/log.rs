@@ -18,15 +18,17 @@
 //! A *life* of the store is the time from one opening to the next.
 //!
 //! Read: records (`record`), the buffers in which they wait (`buffer`), files (`block`, `control`),
-//! and how they are written (`stream`, `flusher`).
+//! how they are written (`stream`, `flusher`), and a full device (`room`, `making`).
 
 mod block;
 mod buffer;
 mod control;
 mod fault;
 mod flusher;
+mod making;
 mod options;
 mod record;
+mod room;
 mod segments;
 mod stream;
 
@@ -44,9 +46,11 @@ use segments::reuse_segment;
 pub(crate) use segments::{LogFile, SegmentPlace, Spares, make_segment, segment_head};
 
 use crate::epoch::Epochs;
+use crate::store::Refused;
 use crate::sync;
 use flusher::Flushers;
 use latch::{CachePadded, Rank, RankedMutex, Waiters};
+use room::Room;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,6 +58,9 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use stream::{Aim, Stream};
 use world::{Files, FolderLock};
+
+/// The pause before the next checkpoint after one that found no room, ns.
+const CHECKPOINT_PAUSE_NS: u64 = 1_000_000_000;
 
 /// Notes and undecided transactions by name. Only a worker that has published that it commits
 /// changes them, after it has appended the record that says the same. So for a checkpoint that
@@ -98,6 +105,10 @@ pub(crate) struct Shared {
     inherited: u64,
     /// `Log::appended` at the beginning of the last checkpoint.
     checkpointed: AtomicU64,
+    /// No checkpoint is due before this time: the last one found no room.
+    checkpoint_ns: AtomicU64,
+    /// The first refusal of a change for want of room.
+    refused: OnceLock<LogFault>,
     stopping: AtomicBool,
     spares: Spares,
 }
@@ -166,6 +177,12 @@ impl Shared {
         synced.inspect_err(|fault| self.poison(fault.clone()))
     }
 
+    /// The fault of a log that cannot grow. It does not break the log.
+    fn no_room(&self) -> LogFault {
+        let text = format!("{}: no space is left for the next file of the log", self.dir.display());
+        LogFault::NoRoom(Arc::new(std::io::Error::new(std::io::ErrorKind::StorageFull, text)))
+    }
+
     fn file_head(&self, segment: &Segment) -> FileHead {
         segment_head(&self.control.lock(), segment)
     }
@@ -198,7 +215,10 @@ impl Log {
     pub(crate) fn begin(beginning: Beginning, epochs: Arc<Epochs>, workers: usize) -> Result<Log, LogFault> {
         let Beginning { files, dir, options, lock, control, first, named, inherited } = beginning;
         let begun = control.begun;
-        let stream = |(number, (segment, file))| Stream::new(number, segment, file, begun);
+        let writers = workers.div_ceil(first.len().max(1));
+        let room = || Room::new(writers, &options);
+        let stream = |(number, (segment, file))| Stream::new(number, segment, file, begun, room());
+        let streams = first.into_iter().enumerate().map(stream).collect();
         let shared = Arc::new(Shared {
             store: control.store,
             epochs,
@@ -208,7 +228,7 @@ impl Log {
             control: RankedMutex::new(Rank::MemControl, control),
             named: RankedMutex::new(Rank::MemNames, named),
             buffers: (0..workers).map(|_| Buffer::new()).collect(),
-            streams: first.into_iter().enumerate().map(stream).collect(),
+            streams,
             durable: CachePadded::new(AtomicU64::new(begun)),
             wanted: AtomicU64::new(begun),
             stable: AtomicU64::new(begun),
@@ -220,6 +240,8 @@ impl Log {
             fault: OnceLock::new(),
             inherited,
             checkpointed: AtomicU64::new(0),
+            checkpoint_ns: AtomicU64::new(0),
+            refused: OnceLock::new(),
             stopping: AtomicBool::new(false),
             spares: Spares::new(),
         });
@@ -237,26 +259,60 @@ impl Log {
         self.shared.fault.get().cloned()
     }
 
-    /// Appends a worker's records. `true` when so much waits to be written that the worker should
-    /// wait before it commits more.
+    /// Appends a worker's records. Returns the bytes in the worker's buffer.
     #[inline]
-    pub(crate) fn append(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+    pub(crate) fn append(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let shared = &*self.shared;
         let (before, after) = shared.buffers[worker].append(write);
         if before / NUDGE_BYTES != after / NUDGE_BYTES {
             self.flushers.nudge(worker % shared.streams.len());
         }
-        after > shared.options.backlog_bytes
+        after
     }
 
-    /// Waits until the worker's records have been taken, or never will be.
+    /// A worker that has fewer bytes than this in its buffer may begin to commit.
+    #[inline]
+    pub(crate) fn allowance(&self, worker: usize) -> usize {
+        let streams = &self.shared.streams;
+        streams[if streams.len() == 1 { 0 } else { worker % streams.len() }].room.allowance()
+    }
+
+    /// Waits until the worker may begin to commit. Returns the bytes in its buffer.
+    ///
+    /// # Errors
+    /// [`Refused::NoRoom`], [`Refused::LogFailed`].
     #[cold]
-    pub(crate) fn drain(&self, worker: usize) {
-        let mut wait = latch::Backoff::new();
-        while !self.shared.buffers[worker].is_empty() && !self.is_broken() {
-            self.flushers.nudge(worker % self.shared.streams.len());
+    pub(crate) fn wait_for_room(&self, worker: usize) -> Result<usize, Refused> {
+        let shared = &*self.shared;
+        let number = worker % shared.streams.len();
+        let (room, mut wait) = (&shared.streams[number].room, latch::Backoff::new());
+        let mut is_asked = false;
+        while !self.is_broken() {
+            let unwritten = shared.buffers[worker].len();
+            if unwritten < room.allowance() {
+                return Ok(unwritten);
+            }
+            if room.is_short() {
+                shared.refused.get_or_init(|| shared.no_room());
+                return Err(Refused::NoRoom);
+            }
+            if unwritten > 0 && !std::mem::replace(&mut is_asked, true) {
+                shared.wanted.fetch_max(shared.epochs.now(), Ordering::SeqCst);
+            }
+            self.flushers.nudge(number);
             wait.wait();
         }
+        Err(Refused::LogFailed)
+    }
+
+    /// The first refusal of a change for want of room, if there was one.
+    pub(crate) fn refused(&self) -> Option<LogFault> {
+        self.shared.refused.get().cloned()
+    }
+
+    /// Whether a block waits for room on the device.
+    fn holds_block(&self) -> bool {
+        self.shared.streams.iter().any(|stream| stream.room.holds_block())
     }
 
     /// Has to be called before the rows of a transaction that got its id in an earlier epoch are
@@ -367,9 +423,13 @@ impl Log {
         self.known(epoch).unwrap_or(Ok(()))
     }
 
-    /// Waits until the device has everything up to `epoch`, in every mode.
+    /// Waits until the device has everything up to `epoch`, in every mode. Fails if it is not there
+    /// and the device has no room for more of the log.
     pub(crate) fn wait_stable(&self, epoch: u64) -> Result<(), LogFault> {
-        self.wait_durable(epoch)?;
+        self.shared.wanted.fetch_max(epoch, Ordering::SeqCst);
+        self.flush();
+        self.shared.waiters.block_until(|| self.known(epoch).is_some() || self.holds_block());
+        self.known(epoch).unwrap_or_else(|| Err(self.shared.no_room()))?;
         let is_there =
             |stream: &Stream| stream.stable_epoch() >= epoch || stream.attempt(&self.shared, Aim::Everything);
         match self.shared.streams.iter().all(is_there) {
@@ -392,7 +452,8 @@ impl Log {
     /// Writes and syncs everything, on this thread.
     pub(crate) fn write_out(&self) -> Result<(), LogFault> {
         self.flushers.write_out();
-        self.fault().map_or(Ok(()), Err)
+        let unwritten = self.holds_block().then(|| self.shared.no_room());
+        self.fault().or(unwritten).map_or(Ok(()), Err)
     }
 
     /// Has the flushers' threads flush everything that is waited for.
@@ -420,10 +481,18 @@ impl Log {
 
     pub(crate) fn checkpoint_due(&self) -> bool {
         self.since_checkpoint() >= self.shared.options.checkpoint_bytes
+            && world::now_ns() >= self.shared.checkpoint_ns.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn checkpoint_begins(&self) {
-        self.shared.checkpointed.store(self.appended(), Ordering::Relaxed);
+    /// Returns the value for [`Log::checkpoint_waits`].
+    pub(crate) fn checkpoint_begins(&self) -> u64 {
+        self.shared.checkpointed.swap(self.appended(), Ordering::Relaxed)
+    }
+
+    /// The checkpoint has found no room: another one is due after a pause.
+    pub(crate) fn checkpoint_waits(&self, before: u64) {
+        self.shared.checkpoint_ns.store(world::now_ns() + CHECKPOINT_PAUSE_NS, Ordering::Relaxed);
+        self.shared.checkpointed.store(before, Ordering::Relaxed);
     }
 
     pub(crate) fn stats(&self) -> LogStats {

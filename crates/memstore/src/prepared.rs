@@ -48,13 +48,12 @@ impl Worker {
     /// this worker's records as fast as the worker makes them.
     ///
     /// # Errors
-    /// [`Refused::LogFailed`].
+    /// [`Refused::LogFailed`], [`Refused::NoRoom`].
     #[inline]
     pub(crate) fn may_log(&mut self) -> Result<(), Refused> {
         let Some(log) = &self.store.log else { return Ok(()) };
-        if self.own.is_behind {
-            log.drain(self.number);
-            self.own.is_behind = false;
+        if self.own.unwritten >= log.allowance(self.number) {
+            self.own.unwritten = log.wait_for_room(self.number)?;
         }
         if log.is_broken() { Err(Refused::LogFailed) } else { Ok(()) }
     }
@@ -69,7 +68,7 @@ impl Worker {
 
     fn log(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(log) = &self.store.log {
-            self.own.is_behind |= probe::within(Component::Logging, || log.append(self.number, write));
+            self.own.unwritten = probe::within(Component::Logging, || log.append(self.number, write));
         }
     }
 
@@ -87,8 +86,8 @@ impl Worker {
                 put_writes(out, &txn.writes, begin, |write, out| put_change_of(arena, txn, write, out))
             })
         };
-        let is_behind = &mut self.own.is_behind;
-        self.store.seams.run(Step::LogCommit, || *is_behind |= probe::within(Component::Logging, put));
+        let unwritten = &mut self.own.unwritten;
+        self.store.seams.run(Step::LogCommit, || *unwritten = probe::within(Component::Logging, put));
     }
 
     pub(crate) fn log_decision(&mut self, epoch: u64, name: u64, verdict: TxnVerdict) {
@@ -183,8 +182,8 @@ impl Worker {
                 }
                 put_writes(out, &txn.writes, begin, |write, out| put_one(arena, txn, write, out));
             };
-            let behind = probe::within(Component::Logging, || log.append(self.number, put));
-            self.own.is_behind |= behind;
+            let unwritten = probe::within(Component::Logging, || log.append(self.number, put));
+            self.own.unwritten = unwritten;
             let mut writes = Vec::new();
             txn.writes.iter().for_each(|write| put_one(arena, txn, write, &mut writes));
             let undecided = Undecided { tid, note: note.to_vec(), writes, reads };

@@ -126,6 +126,10 @@ pub enum Refused {
         "the store's log has failed: nothing can be committed any more; see `Memstore::log_fault` for why"
     )]
     LogFailed,
+    #[error(
+        "the device has no room for the next file of the store's log: nothing can be changed until there is room on it"
+    )]
+    NoRoom,
     #[error("the snapshot cannot be read before the transactions it comes after have ended")]
     NotReady,
     #[error(
@@ -446,6 +450,12 @@ impl Memstore {
     /// The fault that has broken the log, if there is one.
     pub fn log_fault(&self) -> Option<LogFault> {
         self.log.as_ref().and_then(Log::fault)
+    }
+
+    /// The first refusal of a change because the log could not grow ([`Refused::NoRoom`]), if there
+    /// was one. The store goes on, and accepts changes once there is room.
+    pub fn log_refused(&self) -> Option<LogFault> {
+        self.log.as_ref().and_then(Log::refused)
     }
 
     pub fn log_stats(&self) -> LogStats {

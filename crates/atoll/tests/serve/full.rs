@@ -86,6 +86,10 @@ async fn trial(design: &str, first: First) {
     let other = connect(&server.config()).await.unwrap();
     assert_eq!(other.query_one("SELECT 1", &[]).await.unwrap().get::<_, i32>(0), 1);
     if first == First::Log {
+        let block = "BEGIN; INSERT INTO t VALUES (-1, ''); COMMIT";
+        let error = client.batch_execute(block).await.expect_err("a block of statements is refused too");
+        assert_eq!(error.code().map(|code| code.code()), Some("53100"), "{design}: {error}");
+        client.batch_execute("ROLLBACK").await.unwrap();
         assert_eq!(count(&other).await, stored, "{design}");
     }
     let defined = client.batch_execute("CREATE TABLE u (id int PRIMARY KEY)").await;
@@ -118,4 +122,5 @@ async fn trial(design: &str, first: First) {
 async fn a_full_disk_refuses_statements_and_the_server_goes_on_with_room() {
     trial("conventional", First::Log).await;
     trial("logical", First::Pages).await;
+    trial("occ", First::Log).await;
 }

@@ -129,7 +129,8 @@ impl MemoryEngine {
         }
         let engine = Arc::clone(self);
         let write = move || {
-            // A failed checkpoint changes nothing; the next is due when as much again is logged.
+            // A failed checkpoint changes nothing. The next is due when as much again is logged, or
+            // after a pause if this one found no room.
             let fault = engine.store.checkpoint().err();
             *engine.unwritten() = fault.map(|fault| {
                 format!(
@@ -160,7 +161,7 @@ impl EngineFault {
             LogFault::Corrupt { file, offset, .. } => Some((file, Some(*offset))),
             LogFault::Version { file, .. } => Some((file, Some(0))),
             LogFault::Missing { file, .. } | LogFault::Foreign { file, .. } => Some((file, None)),
-            LogFault::Io(_) | LogFault::InUse { .. } | LogFault::Options(_) => None,
+            LogFault::Io(_) | LogFault::NoRoom(_) | LogFault::InUse { .. } | LogFault::Options(_) => None,
         }
     }
 }

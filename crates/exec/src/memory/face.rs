@@ -63,6 +63,10 @@ impl Engine for MemoryEngine {
         self.store.log_fault().map(|fault| fault.to_string())
     }
 
+    fn full(&self) -> Option<String> {
+        self.store.log_refused().map(|fault| fault.to_string())
+    }
+
     /// # Panics
     /// If there is no such worker, or another thread has its number.
     fn worker_context(self: &Arc<Self>, worker: usize, unpark: Unpark) -> MemoryWorkerContext {
@@ -119,8 +123,8 @@ impl Engine for MemoryEngine {
 
     fn holds(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn) -> bool {
         let mut worker = ctx.worker.borrow_mut();
-        let mut validate = |store_txn: &mut Txn| worker.validate(store_txn, memstore::Scope::Local).is_ok();
-        txn.store_txn.as_mut().is_none_or(|store_txn| store_txn.is_prepared() || validate(store_txn))
+        let mut confirm = |store_txn: &mut Txn| worker.confirm(store_txn, memstore::Scope::Local).is_ok();
+        txn.store_txn.as_mut().is_none_or(|store_txn| store_txn.is_prepared() || confirm(store_txn))
     }
 
     #[inline]

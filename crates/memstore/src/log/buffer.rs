@@ -48,12 +48,17 @@ impl Buffer {
         std::mem::take(&mut held.records)
     }
 
+    /// The bytes that wait to be taken.
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().bytes.len()
+    }
+
     /// Whether its records should be written now, without waiting for more.
     pub(crate) fn is_filling(&self) -> bool {
-        self.0.lock().bytes.len() >= NUDGE_BYTES
+        self.len() >= NUDGE_BYTES
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().bytes.is_empty()
+        self.len() == 0
     }
 }

@@ -11,6 +11,10 @@ pub enum LogFault {
     /// The file system refused; the message names the file.
     #[error("the store's log failed: {0}")]
     Io(Arc<io::Error>),
+    /// The device has no room for more of the log, or the caller's quota is used up. The log is not
+    /// broken.
+    #[error("the store's log cannot grow: {0}")]
+    NoRoom(Arc<io::Error>),
     /// Bytes that were durable once are not those that were written.
     #[error("{}: corrupt at byte {offset}: {what}; restore the file from a copy, or the database from a backup", file.display())]
     Corrupt { file: PathBuf, offset: u64, what: String },
@@ -37,6 +41,15 @@ impl From<io::Error> for LogFault {
 }
 
 impl LogFault {
+    /// Whether only room on the device, or within a quota, was wanting.
+    pub fn is_want_of_room(&self) -> bool {
+        match self {
+            LogFault::NoRoom(_) => true,
+            LogFault::Io(error) => world::is_want_of_room(error),
+            _ => false,
+        }
+    }
+
     pub(crate) fn corrupt(file: &Path, offset: u64, what: impl Into<String>) -> LogFault {
         LogFault::Corrupt { file: file.to_owned(), offset, what: what.into() }
     }

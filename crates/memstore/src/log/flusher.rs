@@ -118,7 +118,9 @@ fn run(shared: &Arc<Shared>, stream: &Stream, is_resting: &AtomicBool, is_first:
         if !stream.attempt(shared, aim) || is_last {
             return;
         }
-        let is_called = || stream.is_behind(shared) || stream.is_pressed(shared);
+        // A block that waits for room on the device is tried again after the pause.
+        let has_room = || !stream.room.holds_block();
+        let is_called = || (stream.is_behind(shared) || stream.is_pressed(shared)) && has_room();
         let wrote = stream.counts.flushes.load(Ordering::Relaxed) > before;
         if is_called() {
             if wrote && u128::from(world::now_ns() - began) < QUICK.as_nanos() {

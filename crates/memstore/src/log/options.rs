@@ -19,7 +19,8 @@ pub struct LogOptions {
     pub checkpoint_bytes: u64,
     /// The number of threads that read at opening, and that write a checkpoint.
     pub threads: usize,
-    /// The number of bytes that a worker may log before it has to wait until they are written.
+    /// The number of bytes that a worker may log before it has to wait until they are written. Less
+    /// if the workers could otherwise log more than half a file.
     pub backlog_bytes: usize,
     /// Records that no transaction waits for are written after this time, or after up to 50 ms if
     /// nothing was written for a while.

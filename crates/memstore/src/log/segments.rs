@@ -43,7 +43,8 @@ pub(crate) enum SegmentPlace {
 ///
 /// The file is filled past the system's cache, a piece at a time: a cache that gives everything to
 /// the device at once keeps the log's own writes waiting. `between` is called between two pieces,
-/// with the fraction of the file that is filled.
+/// with the fraction of the file that is filled, and before the first one, once the device has room
+/// for all of them.
 pub(crate) fn make_segment(
     files: &dyn Files,
     dir: &Path,
@@ -61,6 +62,7 @@ pub(crate) fn make_segment(
     let (file, _) = files.open_direct(&path, world::Open::Create)?;
     file.set_len(0)?;
     file.allocate(bytes)?;
+    between(0.0);
     let mut aligned = Aligned::default();
     let zeros = aligned.copy(&vec![0; PIECE.min(bytes as usize)]);
     for at in (0..bytes).step_by(PIECE) {

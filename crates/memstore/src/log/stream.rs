@@ -17,12 +17,13 @@
 
 use super::block::{ALIGN, Aligned, BLOCK_HEAD, BlockHead};
 use super::buffer::Buffer;
-use super::{LogFault, LogFile, Segment, SegmentPlace, Shared, make_segment, reuse_segment};
-use latch::{Backoff, Rank, RankedMutex};
+use super::making::Making;
+use super::room::Room;
+use super::{LogFault, LogFile, Segment, Shared};
+use latch::{Backoff, CachePadded, Rank, RankedMutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar};
-use std::thread::JoinHandle;
 use std::time::Duration;
 use world::Caching;
 
@@ -39,7 +40,9 @@ pub(crate) struct Counts {
 }
 
 pub(crate) struct Stream {
-    number: usize,
+    pub(super) number: usize,
+    /// On a cache line of its own: every commit reads it, and it changes once per file.
+    pub(super) room: CachePadded<Room>,
     /// All epochs up to this one are as safe in this stream as the mode promises.
     pub(crate) durable: AtomicU64,
     /// The blocks that have been taken, written or not, make the stream complete up to this epoch.
@@ -61,10 +64,10 @@ pub(crate) struct Stream {
 }
 
 /// The place of the next block.
-struct Work {
+pub(super) struct Work {
     segment: Segment,
-    file: Arc<LogFile>,
-    at: u64,
+    pub(super) file: Arc<LogFile>,
+    pub(super) at: u64,
     /// The number of blocks in the file.
     index: u32,
     sequence: u64,
@@ -74,8 +77,12 @@ struct Work {
     has_more: bool,
     /// Memory for the buffer that is taken next.
     taken: Vec<u8>,
+    /// A block that has no place, because the device is full. The next block begins with it.
+    pub(super) held: Option<Memory>,
     /// The next segment, while it is being made.
-    next: Option<JoinHandle<Result<Made, LogFault>>>,
+    pub(super) next: Option<Making>,
+    /// When the making of a segment last began.
+    pub(super) made_ns: u64,
     written_ns: u64,
 }
 
@@ -112,7 +119,7 @@ struct Sync {
 
 /// Memory in which a block is made.
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     block: Vec<u8>,
     aligned: Aligned,
 }
@@ -128,9 +135,6 @@ struct Flight {
 
 /// Memory larger than this is not kept after a peak; bytes.
 const KEPT: usize = 64 << 20;
-
-/// A segment and its file.
-type Made = (Segment, LogFile);
 
 /// The aim of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,8 +179,9 @@ impl Landing {
 }
 
 impl Stream {
-    pub(crate) fn new(number: usize, segment: Segment, file: LogFile, begun: u64) -> Stream {
+    pub(crate) fn new(number: usize, segment: Segment, file: LogFile, begun: u64, room: Room) -> Stream {
         let file = Arc::new(file);
+        room.begins(ALIGN as u64, file.bytes);
         let work = Work {
             segment,
             file: Arc::clone(&file),
@@ -186,7 +191,9 @@ impl Stream {
             sealed: begun,
             has_more: false,
             taken: Vec::new(),
+            held: None,
             next: None,
+            made_ns: 0,
             written_ns: world::now_ns(),
         };
         let landing = Landing {
@@ -204,6 +211,7 @@ impl Stream {
         };
         Stream {
             number,
+            room: CachePadded::new(room),
             durable: AtomicU64::new(begun),
             sealed: AtomicU64::new(begun),
             stable: AtomicU64::new(begun),
@@ -222,7 +230,7 @@ impl Stream {
     pub(crate) fn finish(&self) {
         let next = self.work.lock().next.take();
         if let Some(next) = next {
-            let _ = next.join();
+            let _ = next.thread.join();
         }
     }
 
@@ -281,7 +289,9 @@ impl Stream {
             }
             // The log is poisoned before the lock is released: records have been taken from the
             // buffers, and the next block would declare their epoch complete without them.
-            self.take_off(shared, &mut work, aim).inspect_err(|fault| shared.poison(fault.clone()))?
+            let taken = self.take_off(shared, &mut work, aim);
+            let taken = taken.and_then(|flight| self.look_ahead(shared, &mut work).map(|()| flight));
+            taken.inspect_err(|fault| shared.poison(fault.clone()))?
         };
         let flies = usize::from(flight.is_some());
         if let Some(flight) = flight {
@@ -311,8 +321,14 @@ impl Stream {
             shared.publish_stable();
         }
         if aim == Aim::Everything {
-            let upto = self.work.lock().sequence;
+            let (upto, is_held) = {
+                let work = self.work.lock();
+                (work.sequence, work.held.is_some())
+            };
             self.settle(shared, upto)?;
+            if is_held && shared.stopping.load(Ordering::SeqCst) {
+                return Err(shared.no_room());
+            }
         }
         Ok(())
     }
@@ -333,15 +349,14 @@ impl Stream {
         }
         work.written_ns = now;
         let ended = shared.epochs.now();
-        let nothing = shared.buffers_of(self.number).all(Buffer::is_empty);
+        let nothing = work.held.is_none() && shared.buffers_of(self.number).all(Buffer::is_empty);
         if nothing && wanted <= work.sealed && !work.has_more {
             return Ok(None);
         }
         shared.epochs.end(ended);
         let sealed = complete(shared, ended).max(work.sealed);
-        let mut memory = self.landing.lock().spare.pop().unwrap_or_default();
-        memory.block.clear();
-        memory.block.resize(BLOCK_HEAD, 0);
+        let mut memory = self.memory(work);
+        let held = memory.block.len();
         for buffer in shared.buffers_of(self.number) {
             work.taken.clear();
             let records = buffer.take(&mut work.taken);
@@ -356,21 +371,35 @@ impl Stream {
             self.landing.lock().spare.push(memory);
             return Ok(None);
         }
-        self.counts.bytes.fetch_add(body, Ordering::Relaxed);
+        self.counts.bytes.fetch_add((memory.block.len() - held) as u64, Ordering::Relaxed);
         work.has_more = body > 0;
-        self.place(shared, work, memory, sealed).map(Some)
+        self.place(shared, work, memory, sealed)
     }
 
+    /// The block that waits for room, or memory for a new one.
+    fn memory(&self, work: &mut Work) -> Memory {
+        work.held.take().unwrap_or_else(|| {
+            let mut memory = self.landing.lock().spare.pop().unwrap_or_default();
+            memory.block.clear();
+            memory.block.resize(BLOCK_HEAD, 0);
+            memory
+        })
+    }
+
+    /// Gives the block its place; `None` if the device has no room for it. Then it is held.
     fn place(
         &self,
         shared: &Arc<Shared>,
         work: &mut Work,
         mut memory: Memory,
         sealed: u64,
-    ) -> Result<Flight, LogFault> {
+    ) -> Result<Option<Flight>, LogFault> {
         let len = memory.block.len().next_multiple_of(ALIGN) as u64;
-        if work.at > ALIGN as u64 && work.at + len > work.file.bytes {
-            self.next_segment(shared, work)?;
+        let has_place = self.has_place(shared, work, len)?;
+        self.room.hold_block(!has_place);
+        if !has_place {
+            work.held = Some(memory);
+            return Ok(None);
         }
         let mut head = BlockHead::new(shared.store, work.segment.number, work.sequence);
         (head.index, head.sealed, head.stable) = (work.index, sealed, self.landing.lock().stable);
@@ -384,16 +413,28 @@ impl Stream {
         self.flying.fetch_add(1, Ordering::Relaxed);
         self.counts.written.fetch_add(len, Ordering::Relaxed);
         self.counts.flushes.fetch_add(1, Ordering::Relaxed);
-        if work.next.is_none() && work.at > work.file.bytes / 8 {
-            let (shared, number) = (shared.clone(), self.number);
-            let pace = Pace {
-                from: self.counts.written.load(Ordering::Relaxed),
-                room: work.file.bytes.saturating_sub(work.at),
-            };
-            let make = move || make_next(&shared, number, Some(pace));
-            work.next = std::thread::Builder::new().name("log-segments".into()).spawn(make).ok();
+        self.room.used(work.at, work.file.bytes);
+        Ok(Some(flight))
+    }
+
+    /// Whether a block of `len` bytes has a place in the current file, which may be another one
+    /// after this. `false` if the device has no room for it.
+    fn has_place(&self, shared: &Arc<Shared>, work: &mut Work, len: u64) -> Result<bool, LogFault> {
+        if work.at > ALIGN as u64 && work.at + len > work.file.bytes && !self.next_segment(shared, work)? {
+            return Ok(false);
         }
-        Ok(flight)
+        if work.at + len > work.file.bytes {
+            // It is longer than a file.
+            match work.file.file.allocate(work.at + len) {
+                Err(full) if world::is_want_of_room(&full) => {
+                    self.room.is_used_up();
+                    return Ok(false);
+                }
+                done => done?,
+            }
+            self.room.begins(work.at, work.file.bytes);
+        }
+        Ok(true)
     }
 
     /// Writes a block.
@@ -413,20 +454,17 @@ impl Stream {
         Ok(())
     }
 
-    /// Begins the next segment. Before that, the device has all blocks of the present one: recovery
-    /// relies on it.
-    fn next_segment(&self, shared: &Arc<Shared>, work: &mut Work) -> Result<(), LogFault> {
+    /// Begins the next segment; `false` if the device has no room for it. Before that, the device
+    /// has all blocks of the present one: recovery relies on it.
+    fn next_segment(&self, shared: &Arc<Shared>, work: &mut Work) -> Result<bool, LogFault> {
         self.settle(shared, work.sequence)?;
-        let made = work.next.take().map(JoinHandle::join);
-        let (segment, file) = match made {
-            Some(Ok(made)) => made?,
-            Some(Err(_)) | None => make_next(shared, self.number, None)?,
-        };
+        let Some((segment, file)) = self.await_next(shared, work)? else { return Ok(false) };
         // Its last record has an epoch that has begun by now.
         self.full.lock().push((work.segment.number, shared.epochs.now()));
         (work.segment, work.file, work.at, work.index) = (segment, Arc::new(file), ALIGN as u64, 0);
         self.landing.lock().file = Arc::clone(&work.file);
-        Ok(())
+        self.room.begins(work.at, work.file.bytes);
+        Ok(true)
     }
 
     /// Waits until the device has all blocks before `upto`.
@@ -480,58 +518,6 @@ fn complete(shared: &Shared, ended: u64) -> u64 {
     }
 }
 
-/// The pace at which a log file is filled while the one before it is being written: a piece now and
-/// then, ahead of the need. Filled in one go, it would take a CPU from the workers or the log's own
-/// threads for a tenth of a second.
-struct Pace {
-    /// Bytes that the stream had written when the filling began.
-    from: u64,
-    /// Bytes that were then left in the file before.
-    room: u64,
-}
-
-impl Pace {
-    /// The pause between two pieces. A piece takes a fraction of it.
-    const PAUSE: Duration = Duration::from_millis(4);
-
-    /// Waits if the part of the file that is filled is enough for now. The file is full when three
-    /// quarters of the one before are used.
-    fn wait(&self, shared: &Shared, stream: usize, filled: f64) {
-        let written = shared.streams[stream].counts.written.load(Ordering::Relaxed);
-        let used = written.saturating_sub(self.from) as f64 / self.room.max(1) as f64;
-        if filled > used * 4.0 / 3.0 && !shared.stopping.load(Ordering::Relaxed) {
-            std::thread::sleep(Pace::PAUSE);
-        }
-    }
-}
-
-/// Makes the next segment of a stream and enters it in the control file. Without a pace it is
-/// filled in one go.
-fn make_next(shared: &Shared, stream: usize, pace: Option<Pace>) -> Result<Made, LogFault> {
-    let segment = {
-        let mut control = shared.control.lock();
-        let number = control.next_segment;
-        control.next_segment += 1;
-        Segment { number, stream: stream as u16, life: control.life }
-    };
-    let head = shared.file_head(&segment);
-    let (name, which) = (segment.name(), (&shared.options, SegmentPlace::Later));
-    let file = match shared.spares.take() {
-        Some(spare) => reuse_segment(&*shared.files, (&spare, &shared.dir.join(&name)), &head, which.0)?,
-        None => {
-            let between = |filled| pace.iter().for_each(|pace| pace.wait(shared, stream, filled));
-            make_segment(&*shared.files, &shared.dir, &head, &name, which, between)?
-        }
-    };
-    // Its name first: a control file that names a missing file is damaged.
-    shared.sync_names()?;
-    shared.recontrol(|control| {
-        let at = control.segments.partition_point(|s| s.number < segment.number);
-        control.segments.insert(at, segment);
-    })?;
-    Ok((segment, file))
-}
-
 /// Poisons the log when a flushing thread panics, so that no task waits for it any more.
 struct Guard<'a>(&'a Shared);
 
@@ -555,7 +541,7 @@ mod tests {
         let file = files.open(&dir.join("log"), world::Open::Create).unwrap();
         let file = LogFile { file, bytes: 0, caching: Caching::System };
         let segment = Segment { number: 0, stream: 0, life: 0 };
-        Stream::new(0, segment, file, 0)
+        Stream::new(0, segment, file, 0, Room::new(1, &super::super::LogOptions::new(base::Durability::Sync)))
     }
 
     /// "A thread that needs both locks takes `Work` first": another order is found when a thread

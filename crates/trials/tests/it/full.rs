@@ -153,59 +153,99 @@ fn a_full_file_system_stops_the_engine_cleanly() {
     });
 }
 
-/// Commits in the engine in main memory until there is no room, and returns why it stopped.
+const EVERYTHING: Promise = Promise::Acknowledged(usize::MAX);
+
+fn memory_mix(commits: usize) -> Mix {
+    Mix { crew: Crew { workers: 2, clients: 4 }, keys: 2000, commits, prepares: 0, seed: 5 }
+}
+
+/// Commits in the engine in main memory until there is no room, and returns it, or why it did not
+/// open.
 fn in_memory(disk: &Disk, ledger: &mut Ledger, commits: usize) -> Result<memory_run::Opened, Flaw> {
-    let mix = Mix { crew: Crew { workers: 2, clients: 4 }, keys: 2000, commits, prepares: 0, seed: 5 };
-    let everything = Promise::Acknowledged(usize::MAX);
-    memory_run::work((disk.files(), disk), ledger, everything, (Durability::Sync, mix))
+    let mix = Mix { prepares: 1, ..memory_mix(commits) };
+    memory_run::work((disk.files(), disk), ledger, EVERYTHING, (Durability::Sync, mix))
+}
+
+/// The engine in main memory refuses changes while the disk is full, stays open, and goes on once
+/// there is room.
+#[test]
+fn the_engine_in_main_memory_goes_on_once_a_full_disk_has_room() {
+    for spare in [80_000, 100_000, 150_000, 200_000, 300_000] {
+        let (disk, mut ledger) = (Disk::new(), Ledger::default());
+        // None is left in doubt: its commit would not be acknowledged to any client.
+        let begin = (Durability::Sync, memory_mix(1));
+        memory_run::work((disk.files(), &disk), &mut ledger, EVERYTHING, begin).unwrap().leave();
+        disk.set_capacity(Some(disk.used() + spare));
+        let opened = in_memory(&disk, &mut ledger, 20_000).unwrap();
+        let full = exec::Engine::full(&*opened.engine);
+        assert!(full.is_some() || spare >= 300_000, "{spare}: it did not fill the disk");
+        assert!(full.is_none_or(|why| why.contains(DIR) && why.contains("space")), "{spare}");
+        let (number, commits) = (ledger.next_number, ledger.commits.len());
+        assert!(ledger.commits.iter().all(|c| c.acknowledged.is_some()), "{spare}: some did not end");
+        memory_run::open_and_settle(&disk.crash_image(spare), &ledger, EVERYTHING, Durability::Sync).unwrap();
+        disk.set_capacity(None);
+        // The log tries again from time to time.
+        while ledger.commits.len() < commits + 50 {
+            ledger = engine_run::run_on(&opened.engine, &disk, ledger, memory_mix(50));
+            assert!(
+                exec::Engine::fault(&*opened.engine).is_none() && ledger.next_number < number + 1_000_000
+            );
+        }
+        opened.leave();
+        memory_run::open_and_settle(&disk.crash_image(spare), &ledger, EVERYTHING, Durability::Sync).unwrap();
+    }
 }
 
 #[test]
-fn a_full_disk_stops_the_engine_in_main_memory_and_nothing_is_lost() {
+fn a_full_disk_is_no_obstacle_for_the_next_life_of_the_engine_in_main_memory() {
     for spare in [0, 10_000, 100_000, 300_000, 600_000] {
         let (disk, mut ledger) = (Disk::new(), Ledger::default());
         in_memory(&disk, &mut ledger, 1).unwrap().leave();
         disk.set_capacity(Some(disk.used() + spare));
         // Rows are changed without end, and checkpoints cut the log only while there is room to
         // write one.
-        let flaw = in_memory(&disk, &mut ledger, 20_000).map(memory_run::Opened::leave);
-        if let Err(flaw) = &flaw {
-            let text = flaw.to_string();
-            assert!(
-                text.contains(DIR) && text.contains("space"),
-                "{spare}: what stopped it is not told: {text}"
-            );
-        }
-        assert!(flaw.is_err() || spare >= 300_000, "{spare}: it did not fill the disk");
+        let told = match in_memory(&disk, &mut ledger, 20_000) {
+            Ok(opened) => {
+                let told = exec::Engine::full(&*opened.engine);
+                opened.leave();
+                told
+            }
+            Err(flaw @ Flaw::Engine(_)) => Some(flaw.to_string()),
+            Err(flaw) => panic!("{spare}: {flaw}"),
+        };
+        assert!(told.is_some() || spare >= 300_000, "{spare}: it did not fill the disk");
+        assert!(told.is_none_or(|why| why.contains(DIR) && why.contains("space")), "{spare}: it is not told");
         assert!(ledger.commits.iter().any(|c| c.acknowledged.is_some()) || spare < 100_000);
         // Still full: it opens with all that was promised, or reports why not.
         if let Err(flaw) = memory_run::open(disk.files(), Durability::Sync, 0) {
             assert!(flaw.to_string().contains("space"), "{spare}: {flaw}");
         }
-        let everything = Promise::Acknowledged(usize::MAX);
-        memory_run::open_and_settle(&disk.crash_image(spare), &ledger, everything, Durability::Sync).unwrap();
+        memory_run::open_and_settle(&disk.crash_image(spare), &ledger, EVERYTHING, Durability::Sync).unwrap();
         // Space returns: the same database goes on.
         disk.set_capacity(None);
         in_memory(&disk, &mut ledger, 50).unwrap().leave();
-        memory_run::open_and_settle(&disk.crash_image(1), &ledger, everything, Durability::Sync).unwrap();
+        memory_run::open_and_settle(&disk.crash_image(1), &ledger, EVERYTHING, Durability::Sync).unwrap();
     }
 }
 
 /// The same on a file system of three megabytes, where the machine allows to mount one.
 #[test]
-fn a_full_file_system_stops_the_engine_in_main_memory_cleanly() {
+fn a_full_file_system_does_not_stop_the_engine_in_main_memory() {
     in_three_megabytes(|dir, grow| {
         let open = || memory_run::open_in((world::real(), dir), Durability::Sync, 0).unwrap();
         let mut opened = open();
         let (ledger, _) = opened.settle(&Ledger::default(), Promise::Acknowledged(0)).unwrap();
-        let crew = Crew { workers: 2, clients: 4 };
-        let mix = Mix { crew, keys: 2000, commits: 200_000, prepares: 0, seed: 5 };
-        let ledger = engine_run::run_on(&opened.engine, &Disk::new(), ledger, mix);
-        let text = exec::Engine::fault(&*opened.engine).expect("it has filled three megabytes");
-        assert!(text.contains("pace") && text.contains("db/"), "{text}");
-        assert!(ledger.commits.len() > 100, "it had room for more than {}", ledger.commits.len());
-        opened.leave();
+        let mut ledger = engine_run::run_on(&opened.engine, &Disk::new(), ledger, memory_mix(200_000));
+        let text = exec::Engine::full(&*opened.engine).expect("it has filled three megabytes");
+        assert!(text.contains("space") && text.contains("db:"), "{text}");
+        let commits = ledger.commits.len();
+        assert!(commits > 100, "it had room for more than {commits}");
         grow();
+        while ledger.commits.len() < commits + 50 {
+            ledger = engine_run::run_on(&opened.engine, &Disk::new(), ledger, memory_mix(50));
+            assert_eq!(exec::Engine::fault(&*opened.engine), None);
+        }
+        opened.leave();
         open().settle(&ledger, Promise::Acknowledged(0)).unwrap();
     });
 }
