@@ -47,6 +47,7 @@ pub mod json;
 pub mod kept;
 pub mod key;
 pub mod measured;
+pub mod memory;
 pub mod moments;
 pub mod native;
 pub mod number_format;
