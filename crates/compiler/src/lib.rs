@@ -43,6 +43,7 @@ mod flow;
 pub mod general;
 mod insert;
 mod items;
+mod limits;
 mod names;
 mod operand;
 mod operators;

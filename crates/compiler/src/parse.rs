@@ -13,6 +13,7 @@ use crate::arrays::{Elements, Template};
 use crate::create_as::{CreateAs, create_as, select_into};
 use crate::cursor::{self, Declared};
 use crate::error::{syntax, too_complex};
+use crate::limits::{check_text, check_tokens};
 use crate::procedure_text::{self, Argument, CreateRoutine, DropRoutine};
 use crate::reading::{MAX_NESTED, Places, is_space, parser, sql_statement, told};
 use crate::sequence_text::{SequenceChange, alter_sequence, readable};
@@ -25,8 +26,6 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use std::sync::Arc;
 
-/// Bytes of a query text. A token takes about a hundred bytes of memory.
-pub const MAX_TEXT: usize = 16 << 20;
 /// Operators and parentheses on one path of a statement's tree.
 const MAX_CHAIN: usize = 12_000;
 const SHORT_CHAIN: usize = 200;
@@ -189,13 +188,10 @@ impl Parsed {
 /// `42601` with a position, `54000` and `54001` past the limits, `0A000` for statements that Atoll
 /// does not have.
 pub fn parse(text: &str) -> Result<Vec<Parsed>, SqlError> {
-    if text.len() > MAX_TEXT {
-        let hint = "Send several statements, or use COPY.";
-        let message = format!("a query text has at most {MAX_TEXT} bytes; this one has {}", text.len());
-        return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message).with_hint(hint));
-    }
+    check_text(text)?;
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| placed(syntax(error.message), text, error.location))?;
+    check_tokens(&tokens)?;
     let mut parsed = Vec::new();
     let mut places = Places::new(text);
     for statement in procedure_text::statements(&tokens) {
