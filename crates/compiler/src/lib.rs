@@ -69,7 +69,7 @@ mod written_names;
 
 pub use compiled::{Called, Compiled, Field, Fill, Query, Tag};
 pub use create_as::TableOfRows;
-pub use parse::{Parsed, parse};
+pub use parse::{Parsed, on_its_stack, parse};
 pub use session::Session;
 
 use crate::coerce::Params;
@@ -104,7 +104,7 @@ impl From<SqlError> for Stop {
 /// # Errors
 /// PostgreSQL's errors of analysis: unknown and ambiguous names, types that do not fit, and so on.
 pub fn compile(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<Compiled, SqlError> {
-    match any(catalog, parsed, given) {
+    match on_its_stack(catalog, parsed, || any(catalog, parsed, given)) {
         Ok(compiled) => Ok(compiled),
         Err(Stop::Error(error)) => Err(error),
         Err(Stop::General(reason)) => Ok(Compiled::General { text: parsed.text().to_owned(), reason }),

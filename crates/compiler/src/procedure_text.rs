@@ -5,14 +5,18 @@
 //! statement is parsed.
 
 use crate::error::syntax;
-use crate::reading::{Places, is_space, parser, sql_statement, told};
-use crate::sequence_text::readable;
+use crate::limits::{check_text, check_tokens};
+use crate::parse::Parsed;
+use crate::reading::{Places, is_space, parser, told};
 use crate::words::{Words, near};
 use sql::catalog::ParamMode;
 use sql::{SqlError, SqlState};
-use sqlparser::ast::{self, Expr, FunctionArg, FunctionArguments, Statement};
+use sqlparser::ast::{self, Expr, FunctionArg, FunctionArguments};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+
+/// Statements of a body. Each is compared with all before it, to find its phase.
+const MOST_STATEMENTS: usize = 1000;
 
 /// Whether a statement is about a procedure or a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,8 +83,7 @@ pub struct Argument {
 /// A statement of a body.
 #[derive(Debug)]
 pub struct BodyStatement {
-    pub text: String,
-    pub statement: Statement,
+    pub parsed: Parsed,
     /// The parameters that take its columns.
     pub into: Vec<String>,
 }
@@ -329,7 +332,7 @@ pub fn call(tokens: &[TokenWithSpan]) -> Result<Option<(String, Vec<Argument>)>,
     let mut parser = parser(&dialect, tokens.to_vec());
     let statement = parser.parse_statement().map_err(told)?;
     let rest = parser.peek_token();
-    let Statement::Call(function) = statement else { return Err(near(&rest)) };
+    let ast::Statement::Call(function) = statement else { return Err(near(&rest)) };
     if rest.token != Token::EOF {
         return Err(near(&rest));
     }
@@ -374,16 +377,23 @@ pub fn arguments_of(args: &[FunctionArg]) -> Result<Vec<Argument>, SqlError> {
 /// The statements of a body.
 ///
 /// # Errors
-/// `42601`, `0A000` for statements that a body cannot have.
+/// `42601`, `0A000` for statements that a body cannot have, `54000` for too many, `54001` for one
+/// that is too deep.
 pub fn body(text: &str) -> Result<Vec<BodyStatement>, SqlError> {
+    check_text(text)?;
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| syntax(error.message))?;
-    let mut statements = Vec::new();
+    check_tokens(&tokens)?;
+    let (mut statements, mut places) = (Vec::new(), Places::new(text));
     for part in split(&tokens, &Token::SemiColon) {
         let Some(first) = part.iter().position(|token| !is_space(&token.token)) else { continue };
+        if statements.len() == MOST_STATEMENTS {
+            let message = format!("the body of a procedure has at most {MOST_STATEMENTS} statements");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message));
+        }
         let part = &part[first..];
         let words = &mut Words::new(part);
-        let own = slice(part, (part, &text[Places::new(text).byte(part[0].span.start)..]));
+        let own = slice(part, (part, &text[places.byte(part[0].span.start)..]));
         if words.take("RETURN") {
             let select = format!("SELECT {}", slice(words.rest(), (part, &own)));
             statements.extend(body(&select)?);
@@ -399,8 +409,7 @@ pub fn body(text: &str) -> Result<Vec<BodyStatement>, SqlError> {
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
         let (part, into) = without_into(part)?;
-        let statement = sql_statement(readable(&part))?;
-        statements.push(BodyStatement { text: own, statement, into });
+        statements.push(BodyStatement { parsed: crate::parse::of_body(&part, own)?, into });
     }
     Ok(statements)
 }

@@ -141,10 +141,11 @@ impl<'a> Building<'a> {
     }
 
     fn statement(&mut self, body: &BodyStatement) -> Result<(), Stop> {
+        let tree = body.parsed.tree().ok_or(Stop::General("a statement of this kind in a body"))?;
         let (statement, fields, _, reads, writes, only_reads) =
-            crate::row_statement(&mut self.compiler, &mut self.cache, &body.statement)?;
+            crate::row_statement(&mut self.compiler, &mut self.cache, tree)?;
         let before = self.compiler.hoisted.replace(Vec::new()).unwrap_or_default();
-        self.texts.extend(before.iter().map(|_| format!("a sub-query of: {}", one_line(&body.text))));
+        self.texts.extend(before.iter().map(|_| format!("a sub-query of: {}", one_line(body.parsed.text()))));
         self.units.extend(before);
         let mut unit = Unit {
             statement,
@@ -159,7 +160,7 @@ impl<'a> Building<'a> {
         self.fields = if body.into.is_empty() { fields } else { Vec::new() };
         self.only_reads &= only_reads;
         self.units.push(unit);
-        self.texts.push(one_line(&body.text));
+        self.texts.push(one_line(body.parsed.text()));
         Ok(())
     }
 
@@ -481,10 +482,9 @@ impl Compiler<'_> {
         let Some(procedure) = catalog.procedure(name) else { return Ok(None) };
         let ProcedureKind::Function(Some(returns)) = procedure.kind else { return Ok(None) };
         const REASON: &str = "a function that is more than an expression, inside an expression";
-        let mut statements = procedure_text::body(&procedure.body)?;
-        let (Some(BodyStatement { statement: ast::Statement::Query(query), .. }), true) =
-            (statements.pop(), statements.is_empty())
-        else {
+        let statements = procedure_text::body(&procedure.body)?;
+        let [only] = statements.as_slice() else { return Err(Stop::General(REASON)) };
+        let Some(ast::Statement::Query(query)) = only.parsed.tree() else {
             return Err(Stop::General(REASON));
         };
         let SetExpr::Select(select) = query.body.as_ref() else { return Err(Stop::General(REASON)) };
@@ -493,7 +493,7 @@ impl Compiler<'_> {
         else {
             return Err(Stop::General(REASON));
         };
-        if !crate::sources::is_plain(&query) {
+        if !crate::sources::is_plain(query) {
             return Err(Stop::General(REASON));
         }
         let mut args = Vec::new();
