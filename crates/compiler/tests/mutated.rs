@@ -234,3 +234,30 @@ fn deep_texts_in_other_statements_are_refused_too() {
         }
     }
 }
+
+/// In these, work for each pair of tokens would take days.
+#[test]
+fn long_texts_take_no_work_for_each_pair_of_tokens() {
+    let mut catalog = Catalog::default();
+    let mut stores = Stores { free: (1..99).map(Store).collect() };
+    let many = 1_900_000;
+    for (head, part, tail) in [
+        ("CREATE TABLE i (a int GENERATED ALWAYS AS IDENTITY", " ", ")"),
+        ("CREATE SEQUENCE s INCREMENT", " ", "1"),
+        ("SELECT 1 WHERE 1 = ANY", " ", "(ARRAY[1])"),
+        ("SELECT", " ", "1"),
+        ("SELECT 1 WHERE 1 IN (1", ",1", ")"),
+        ("SELECT 1,", "1 BETWEEN SYMMETRIC 1,()", ""),
+        ("SELECT 1", ",1 = ANY", ""),
+        ("CREATE FUNCTION f() RETURNS int LANGUAGE SQL AS $$", ";SELECT 1", "$$"),
+        ("CREATE FUNCTION f(", "a int,", "b int) RETURNS int LANGUAGE SQL AS 'SELECT 1'"),
+        ("CREATE FUNCTION f() RETURNS int LANGUAGE SQL AS $$", "SELECT 1;", "$$"),
+        ("FETCH BACKWARD ", "-9223372036854775808", " FROM c"),
+        ("PREPARE p(int", ",int", ") AS SELECT 1"),
+        ("CREATE TYPE e AS ENUM ('a'", ",'a'", ")"),
+    ] {
+        for count in [1, 50_000, many / part.len()] {
+            run(&mut catalog, &mut stores, &format!("{head}{}{tail}", part.repeat(count)));
+        }
+    }
+}
