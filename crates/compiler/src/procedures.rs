@@ -11,13 +11,14 @@
 //! `INTO` has that statement's value from there on.
 
 use crate::Stop;
+use crate::bodies::{self, BodyStatement};
 use crate::coerce::{Frame, How, Params, Typed};
 use crate::compiled::{Called, Field, Fill, Query, Tag};
 use crate::error::no_column;
 use crate::expressions::Compiler;
 use crate::flow::{Unit, flow};
 use crate::names::{Scope, parts};
-use crate::procedure_text::{self, Argument, BodyStatement};
+use crate::procedure_text::{self, Argument};
 use crate::tables::Cache;
 use crate::types::name_of;
 use crate::types::without_length;
@@ -120,7 +121,7 @@ impl<'a> Building<'a> {
     }
 
     fn run(mut self) -> Result<Body, Stop> {
-        for statement in procedure_text::body(&self.procedure.body)? {
+        for statement in bodies::body(&self.procedure.body)? {
             self.statement(&statement)?;
         }
         let (result, output) = self.result()?;
@@ -482,7 +483,7 @@ impl Compiler<'_> {
         let Some(procedure) = catalog.procedure(name) else { return Ok(None) };
         let ProcedureKind::Function(Some(returns)) = procedure.kind else { return Ok(None) };
         const REASON: &str = "a function that is more than an expression, inside an expression";
-        let statements = procedure_text::body(&procedure.body)?;
+        let statements = bodies::body(&procedure.body)?;
         let [only] = statements.as_slice() else { return Err(Stop::General(REASON)) };
         let Some(ast::Statement::Query(query)) = only.parsed.tree() else {
             return Err(Stop::General(REASON));
