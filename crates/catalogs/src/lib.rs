@@ -58,7 +58,7 @@ impl General for Catalogs {
             *ty = given.map_or(Type::UNKNOWN, |given| Type(relations::number_of(given).0));
         }
         let mut binder = Binder::new(Relations::all(), params);
-        let query = binder.statement(query)?;
+        let query = compiler::on_its_stack(catalog, statement, || binder.statement(query))?;
         let params: Vec<SqlType> = binder.params.iter().map(|ty| ty.sql().0).collect();
         let column = |column: &plan::Output| {
             let (ty, number) = column.ty.sql();

@@ -102,7 +102,7 @@ fn way(words: &mut Words<'_>) -> Result<Way, SqlError> {
         Some("FORWARD") if words.take("ALL") => Way::AllForward,
         Some("BACKWARD") if words.take("ALL") => Way::AllBackward,
         Some("FORWARD") => Way::Rows(count(words)?),
-        Some("BACKWARD") => Way::Rows(-count(words)?),
+        Some("BACKWARD") => Way::Rows(count(words)?.saturating_neg()),
         Some(_) => return Err(words.error()),
         None => Way::Rows(count(words)?),
     })

@@ -130,6 +130,10 @@ impl Definition {
         stores: &mut Stores,
         bodies: Bodies,
     ) -> Result<Change, SqlError> {
+        crate::on_its_stack(catalog, &self.parsed, || self.applied(catalog, stores, bodies))
+    }
+
+    fn applied(&self, catalog: &Catalog, stores: &mut Stores, bodies: Bodies) -> Result<Change, SqlError> {
         let mut changing = Changing::new(catalog, stores);
         changing.bodies = bodies;
         let result = match self.parsed.kind() {

@@ -1,13 +1,17 @@
 //! Programs in words, for `EXPLAIN` and for tests.
 
+mod text;
+
+pub use text::text;
+
 use crate::compiled::Query;
-use crate::operators::symbol;
 use sql::catalog::Slots;
 use sql::program::{
-    Conflict, GivenValue, Insert, InsertRows, Joined, KeyRange, Order, Output, Path, Program, Reference,
-    ReferenceKind, RowLock, Select, Source, Statement, Stored,
+    Assignment, Conflict, GivenValue, Insert, InsertRows, Joined, KeyRange, Order, Output, Path, Program,
+    Reference, ReferenceKind, RowLock, Select, Source, Statement, Stored, StoredColumn,
 };
-use sql::{Datum, Expr, SqlType};
+use sql::{Expr, SqlType};
+use text::{Name, list, row, typed};
 
 /// The lines of `EXPLAIN`.
 pub fn describe(query: &Query) -> Vec<String> {
@@ -50,8 +54,7 @@ struct Lines {
     depth: usize,
 }
 
-/// Names of the columns of a row, for expressions over it.
-type Names = Vec<String>;
+type Names = Vec<Name>;
 
 impl Lines {
     fn add(&mut self, line: impl AsRef<str>) {
@@ -72,17 +75,8 @@ impl Lines {
                 let names = joined_names(
                     std::iter::once(&update.source).chain(update.from.iter().map(|j| &j.source)),
                 );
-                let columns = &update.source.table.columns;
-                let set = update.set.iter().map(|assignment| {
-                    let column =
-                        columns.get(usize::from(assignment.column)).map_or("?", |column| &column.name);
-                    format!("{column} = {}", text(&assignment.value, &names))
-                });
-                self.add(format!(
-                    "Update {}: {}",
-                    update.source.table.name,
-                    set.collect::<Vec<_>>().join(", ")
-                ));
+                let set = assignments(&update.set, &update.source.table, &names);
+                self.add(format!("Update {}: {set}", update.source.table.name));
                 self.inside(|lines| {
                     lines.source(&update.source, &[], false);
                     lines.joined(&update.from, names_of(&update.source.table));
@@ -117,11 +111,11 @@ impl Lines {
             let names = match &select.grouping {
                 None => names,
                 Some(grouping) => {
-                    let keys: Vec<String> = grouping.keys.iter().map(|key| text(key, &names)).collect();
-                    let calls: Vec<String> =
+                    let keys: Names = grouping.keys.iter().map(|key| Name::of(key, &names)).collect();
+                    let calls: Names =
                         grouping.aggregates.iter().map(|call| aggregate(call, &names)).collect();
-                    let by = if keys.is_empty() { String::new() } else { format!(" by {}", keys.join(", ")) };
-                    let of = if calls.is_empty() { String::new() } else { format!(": {}", calls.join(", ")) };
+                    let by = if keys.is_empty() { String::new() } else { format!(" by {}", row(&keys)) };
+                    let of = if calls.is_empty() { String::new() } else { format!(": {}", row(&calls)) };
                     lines.add(format!("Group{by}{of}"));
                     keys.into_iter().chain(calls).collect()
                 }
@@ -165,12 +159,12 @@ impl Lines {
         self.add(format!("{how}: {}", keys.join(", ")));
     }
 
-    fn output(&mut self, word: &str, output: &[Output], names: &[String]) {
+    fn output(&mut self, word: &str, output: &[Output], names: &[Name]) {
         if output.is_empty() {
             return;
         }
         let one = |output: &Output| {
-            let value = text(&output.expr, names);
+            let value = typed(&output.expr, Some(output.ty), names);
             match output.name.as_str() {
                 "" => format!("({value})"),
                 name if name == value || value.ends_with(&format!(".{name}")) => value,
@@ -187,7 +181,7 @@ impl Lines {
         }
     }
 
-    fn source(&mut self, source: &Source, before: &[String], is_outer: bool) {
+    fn source(&mut self, source: &Source, before: &[Name], is_outer: bool) {
         let word = match (before.is_empty(), is_outer) {
             (true, _) => "From",
             (false, false) => "Join",
@@ -212,16 +206,17 @@ impl Lines {
         self.inside(|lines| {
             match &insert.rows {
                 InsertRows::Values(rows) => {
-                    for row in rows.iter().take(3) {
-                        lines.add(format!("Row: {}", list(row, &[])));
+                    for values in rows.iter().take(3) {
+                        lines.add(format!("Row: {}", list(values, &names, &[])));
                     }
                     if rows.len() > 3 {
                         lines.add(format!("and {} more rows", rows.len() - 3));
                     }
                 }
                 InsertRows::Query { select, row } => {
-                    let output: Names = (1..=select.output.len()).map(|at| format!("output {at}")).collect();
-                    lines.add(format!("Row: {}", list(row, &output)));
+                    let name = |(output, at): (&Output, u32)| Name::new(format!("output {at}"), output.ty);
+                    let output: Names = select.output.iter().zip(1..).map(name).collect();
+                    lines.add(format!("Row: {}", list(row, &names, &output)));
                     lines.select(select);
                 }
             }
@@ -243,16 +238,12 @@ impl Lines {
         let Some((set, filter)) = &conflict.update else {
             return self.add(format!("On conflict on {on}: nothing"));
         };
-        let excluded = names_of(&insert.table).into_iter().map(|name| format!("excluded.{name}"));
+        let excluded = names_of(&insert.table).into_iter().map(|name| name.after("excluded."));
         let names: Names = names_of(&insert.table).into_iter().chain(excluded).collect();
-        let set = set.iter().map(|assignment| {
-            let column =
-                insert.table.columns.get(usize::from(assignment.column)).map_or("?", |column| &column.name);
-            format!("{column} = {}", text(&assignment.value, &names))
-        });
+        let set = assignments(set, &insert.table, &names);
         let filter =
             filter.as_ref().map_or(String::new(), |filter| format!(" where {}", text(filter, &names)));
-        self.add(format!("On conflict on {on}: set {}{filter}", set.collect::<Vec<_>>().join(", ")));
+        self.add(format!("On conflict on {on}: set {set}{filter}"));
     }
 
     fn reference(&mut self, reference: &Reference) {
@@ -266,7 +257,7 @@ impl Lines {
         let table = &reference.other.table;
         // The changed row's columns have no names here.
         let columns = 0..=reference.columns.iter().copied().max().unwrap_or(0);
-        let row: Names = columns.map(|at| format!("row.{at}")).collect();
+        let row: Names = columns.map(|at| Name::untyped(format!("row.{at}"))).collect();
         let path = path(&reference.other.path, table, &row);
         self.add(format!("{}: {} {path} {word}", reference.name, table.name));
         self.inside(|lines| reference.further.iter().for_each(|further| lines.reference(further)));
@@ -274,22 +265,34 @@ impl Lines {
 }
 
 fn names_of(table: &Stored) -> Names {
-    table.columns.iter().map(|column| format!("{}.{}", table.name, column.name)).collect()
+    let name = |column: &StoredColumn| Name::new(format!("{}.{}", table.name, column.name), column.ty);
+    table.columns.iter().map(name).collect()
 }
 
 fn joined_names<'a>(sources: impl Iterator<Item = &'a Source>) -> Names {
     sources.flat_map(|source| names_of(&source.table)).collect()
 }
 
+fn assignments(set: &[Assignment], table: &Stored, names: &[Name]) -> String {
+    let one = |assignment: &Assignment| {
+        let column = table.columns.get(usize::from(assignment.column));
+        let value = typed(&assignment.value, column.map(|column| column.ty), names);
+        format!("{} = {value}", column.map_or("?", |column| &column.name))
+    };
+    set.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
 /// A path in words, with the slots on which it looks.
-fn path(path: &Path, table: &Stored, before: &[String]) -> String {
-    let column =
-        |position: u16| table.columns.get(usize::from(position)).map_or("?", |column| column.name.as_str());
+fn path(path: &Path, table: &Stored, before: &[Name]) -> String {
+    let column = |position: u16| {
+        let column = table.columns.get(usize::from(position));
+        (column.map_or("?", |column| column.name.as_str()), column.map(|column| column.ty))
+    };
     match path {
         Path::Keys(keys) if keys.len() == 1 => {
             let values = table.key.iter().zip(&keys[0]);
             let parts: Vec<String> =
-                values.map(|(at, value)| format!("{} = {}", column(*at), text(value, before))).collect();
+                values.map(|(at, value)| compared(column(*at), "=", value, before)).collect();
             format!("by key ({}), one slot", parts.join(", "))
         }
         Path::Keys(keys) => format!("by {} keys, one slot each", keys.len()),
@@ -334,87 +337,42 @@ fn is_one_slot(range: &KeyRange, slots: &Slots) -> bool {
     }
 }
 
-fn range<'a>(range: &KeyRange, columns: &[u16], name: &dyn Fn(u16) -> &'a str, before: &[String]) -> String {
+/// A column's name and its type.
+type Column<'a> = (&'a str, Option<SqlType>);
+
+fn compared((name, ty): Column<'_>, operator: &str, value: &Expr, before: &[Name]) -> String {
+    format!("{name} {operator} {}", typed(value, ty, before))
+}
+
+fn range<'a>(
+    range: &KeyRange,
+    columns: &[u16],
+    column: &dyn Fn(u16) -> Column<'a>,
+    before: &[Name],
+) -> String {
     let mut parts: Vec<String> = columns
         .iter()
         .zip(&range.equal)
-        .map(|(at, value)| format!("{} = {}", name(*at), text(value, before)))
+        .map(|(at, value)| compared(column(*at), "=", value, before))
         .collect();
-    let next = columns.get(range.equal.len()).map_or("?", |at| name(*at));
+    let next = columns.get(range.equal.len()).map_or(("?", None), |at| column(*at));
     if let Some((value, included)) = &range.low {
-        parts.push(format!("{next} {} {}", if *included { ">=" } else { ">" }, text(value, before)));
+        parts.push(compared(next, if *included { ">=" } else { ">" }, value, before));
     }
     if let Some((value, included)) = &range.high {
-        parts.push(format!("{next} {} {}", if *included { "<=" } else { "<" }, text(value, before)));
+        parts.push(compared(next, if *included { "<=" } else { "<" }, value, before));
     }
     if parts.is_empty() { "all".into() } else { parts.join(", ") }
 }
 
-fn aggregate(call: &sql::program::AggregateCall, names: &[String]) -> String {
+fn aggregate(call: &sql::program::AggregateCall, names: &[Name]) -> Name {
     let distinct = if call.distinct { "distinct " } else { "" };
-    let args = if call.args.is_empty() { "*".to_owned() } else { list(&call.args, names) };
+    let args = if call.args.is_empty() { "*".to_owned() } else { list(&call.args, &[], names) };
     let filter =
         call.filter.as_ref().map_or(String::new(), |filter| format!(" filter {}", text(filter, names)));
     let name = match call.function {
         sql::expression::Aggregate::CountRows => "count".to_owned(),
         other => format!("{other:?}").to_lowercase(),
     };
-    format!("{name}({distinct}{args}){filter}")
-}
-
-fn list(exprs: &[Expr], names: &[String]) -> String {
-    exprs.iter().map(|expr| text(expr, names)).collect::<Vec<_>>().join(", ")
-}
-
-/// An expression as text; columns by `names`, or by their positions.
-pub fn text(expr: &Expr, names: &[String]) -> String {
-    let of = |expr: &Expr| text(expr, names);
-    let join = |list: &[Expr], word: &str| {
-        let parts: Vec<String> = list.iter().map(of).collect();
-        format!("({})", parts.join(word))
-    };
-    match expr {
-        Expr::Const(value) => constant(value),
-        Expr::Param(at) => format!("${}", at + 1),
-        Expr::Column(at) => names.get(usize::from(*at)).cloned().unwrap_or_else(|| format!("#{at}")),
-        Expr::Now => "now".into(),
-        Expr::Not(inner) => format!("not {}", of(inner)),
-        Expr::And(list) => join(list, " and "),
-        Expr::Or(list) => join(list, " or "),
-        Expr::IsNull(inner) => format!("{} is null", of(inner)),
-        Expr::Binary { op, left, right, .. } => format!("({} {} {})", of(left), symbol(*op), of(right)),
-        Expr::Negate(inner, _) => format!("-{}", of(inner)),
-        Expr::Same(left, right) => format!("({} is {})", of(left), of(right)),
-        Expr::In { expr, list } => format!("{} in {}", of(expr), join(list, ", ")),
-        Expr::Like { expr, pattern, ignore_case, .. } => {
-            format!("{} {} {}", of(expr), if *ignore_case { "ilike" } else { "like" }, of(pattern))
-        }
-        Expr::Case { branches, otherwise } => {
-            let branches = branches.iter().map(|(when, then)| format!("when {} then {}", of(when), of(then)));
-            format!("case {} else {} end", branches.collect::<Vec<_>>().join(" "), of(otherwise))
-        }
-        Expr::Cast { expr, to, .. } => format!("{}::{}", of(expr), crate::types::full_name_of(*to)),
-        Expr::Call { function, args, .. } => {
-            format!("{}({})", format!("{function:?}").to_lowercase(), list(args, names))
-        }
-    }
-}
-
-/// A value as text, in the type that its form suggests.
-fn constant(value: &Datum) -> String {
-    let ty = match value {
-        Datum::Null => return "null".into(),
-        Datum::Bool(_) => SqlType::Bool,
-        Datum::Int(_) => SqlType::Int8,
-        Datum::Float(_) => SqlType::Float8,
-        Datum::Numeric(_) => SqlType::Numeric(None),
-        Datum::Text(text) => return format!("'{}'", text.replace('\'', "''")),
-        Datum::Bytes(_) => SqlType::Bytea,
-        Datum::Date(_) => SqlType::Date,
-        Datum::Time(_) => SqlType::Time,
-        Datum::Timestamp(_) => SqlType::Timestamp,
-        Datum::Interval(_) => SqlType::Interval,
-        Datum::Uuid(_) => SqlType::Uuid,
-    };
-    sql::text::to_string(ty, value)
+    Name::new(format!("{name}({distinct}{args}){filter}"), call.ty)
 }

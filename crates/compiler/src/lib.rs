@@ -12,13 +12,13 @@
 //! groups, sorts and cuts them. Names, types and error codes are PostgreSQL's.
 //!
 //! - [`mod@parse`], `reading`, `words`, [`session`], [`cursor`], `sequence_text`: text into
-//!   statements. [`arrays`]: lists in place of arrays.
+//!   statements. `limits`: how much a text may hold. [`arrays`]: lists in place of arrays.
 //! - `names`, [`types`], `coerce`, `operators`, `expressions`: expressions.
 //! - `paths`, `sources`: how rows are found, in which order tables are searched. `views`,
 //!   `expanded`: queries with a name, and what stands in their place.
 //! - `select`, `insert`, `change`, `references`: statements on rows.
-//! - `procedure_text`, `procedures`, `sub_queries`, `flow`: procedures, and statements that need
-//!   others' values.
+//! - `procedure_text`, `bodies`, `procedures`, `sub_queries`, `flow`: procedures, and statements
+//!   that need others' values.
 //! - [`ddl`]: statements on the catalog. `create_as`: tables with the rows of a query.
 //! - [`describe`], [`describe_call`]: programs in words.
 //! - [`general`], [`typed`]: the door to what runs all other queries, and what it needs from here.
@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arrays;
+mod bodies;
 mod change;
 mod coerce;
 pub mod compiled;
@@ -43,6 +44,7 @@ mod flow;
 pub mod general;
 mod insert;
 mod items;
+mod limits;
 mod names;
 mod operand;
 mod operators;
@@ -68,7 +70,7 @@ mod written_names;
 
 pub use compiled::{Called, Compiled, Field, Fill, Query, Tag};
 pub use create_as::TableOfRows;
-pub use parse::{Parsed, parse};
+pub use parse::{Parsed, on_its_stack, parse};
 pub use session::Session;
 
 use crate::coerce::Params;
@@ -103,7 +105,7 @@ impl From<SqlError> for Stop {
 /// # Errors
 /// PostgreSQL's errors of analysis: unknown and ambiguous names, types that do not fit, and so on.
 pub fn compile(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<Compiled, SqlError> {
-    match any(catalog, parsed, given) {
+    match on_its_stack(catalog, parsed, || any(catalog, parsed, given)) {
         Ok(compiled) => Ok(compiled),
         Err(Stop::Error(error)) => Err(error),
         Err(Stop::General(reason)) => Ok(Compiled::General { text: parsed.text().to_owned(), reason }),

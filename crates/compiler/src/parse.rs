@@ -7,17 +7,20 @@
 //!
 //! `sqlparser` builds a chain of operators as a tree as deep as the chain is long. Its drop would
 //! then need as much stack. So a path of the tree has at most `MAX_CHAIN` operators, and a tree
-//! with more than `SHORT_CHAIN` is parsed and dropped on a stack of its own.
+//! with more than `SHORT_CHAIN` is parsed and dropped on a stack of its own. What copies parts of
+//! trees is there too ([`on_its_stack`]).
 
 use crate::arrays::{Elements, Template};
 use crate::create_as::{CreateAs, create_as, select_into};
 use crate::cursor::{self, Declared};
 use crate::error::{syntax, too_complex};
+use crate::limits::{check_text, check_tokens};
 use crate::procedure_text::{self, Argument, CreateRoutine, DropRoutine};
 use crate::reading::{MAX_NESTED, Places, is_space, parser, sql_statement, told};
 use crate::sequence_text::{SequenceChange, alter_sequence, readable};
 use crate::session::{Session, session};
 use crate::words::{Words, near};
+use sql::catalog::Catalog;
 use sql::{SqlError, SqlState, SqlType};
 use sqlparser::ast::{DataType, Expr, SetExpr, Statement};
 use sqlparser::dialect::PostgreSqlDialect;
@@ -25,13 +28,13 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use std::sync::Arc;
 
-/// Bytes of a query text. A token takes about a hundred bytes of memory.
-pub const MAX_TEXT: usize = 16 << 20;
-/// Operators and parentheses on one path of a statement's tree.
-const MAX_CHAIN: usize = 12_000;
+/// Words, signs and parentheses on one path of a statement's tree.
+const MAX_CHAIN: usize = 24_000;
 const SHORT_CHAIN: usize = 200;
+/// Bytes of a text of which the tree is too flat for any stack to be too short.
+const SHORT_TEXT: usize = 1000;
 /// Stack for a tree of `MAX_CHAIN`, in bytes.
-const LONG_STACK: usize = 64 << 20;
+const LONG_STACK: usize = 128 << 20;
 
 /// One statement of a query text.
 #[derive(Clone, Debug)]
@@ -85,6 +88,17 @@ pub(crate) enum Kind {
         create: Box<CreateAs>,
         inner: Parsed,
     },
+}
+
+/// Does some work on the tree of a statement. Its parts are copied and dropped, and so are those of
+/// the views and bodies that it may name: if one of the trees may be deep, that is done on a stack
+/// of its own. The outcome has no part of a tree.
+pub fn on_its_stack<R>(catalog: &Catalog, parsed: &Parsed, work: impl FnOnce() -> R) -> R {
+    let is_short = |text: &str| text.len() <= SHORT_TEXT;
+    match is_short(parsed.text()) && catalog.procedures.values().all(|routine| is_short(&routine.body)) {
+        true => work(),
+        false => stacker::grow(LONG_STACK, work),
+    }
 }
 
 impl PartialEq for Parsed {
@@ -189,13 +203,10 @@ impl Parsed {
 /// `42601` with a position, `54000` and `54001` past the limits, `0A000` for statements that Atoll
 /// does not have.
 pub fn parse(text: &str) -> Result<Vec<Parsed>, SqlError> {
-    if text.len() > MAX_TEXT {
-        let hint = "Send several statements, or use COPY.";
-        let message = format!("a query text has at most {MAX_TEXT} bytes; this one has {}", text.len());
-        return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message).with_hint(hint));
-    }
+    check_text(text)?;
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| placed(syntax(error.message), text, error.location))?;
+    check_tokens(&tokens)?;
     let mut parsed = Vec::new();
     let mut places = Places::new(text);
     for statement in procedure_text::statements(&tokens) {
@@ -230,10 +241,25 @@ fn parsed_of(
     (start, before): (Location, usize),
     arrays: Option<Template>,
 ) -> Result<Parsed, SqlError> {
-    let is_long = longest_chain(tokens)? > SHORT_CHAIN;
-    let kind = || kind(tokens, (&text, before));
-    let kind = Some(if is_long { stacker::grow(LONG_STACK, kind) } else { kind() }?);
+    let (kind, is_long) = guarded(tokens, || kind(tokens, (&text, before)))?;
     Ok(Parsed(Arc::new(Inner { text, kind, is_long, params: greatest(tokens)?, arrays, start, before })))
+}
+
+/// What the tokens become, on a stack of its own if their tree is deep, and whether it is.
+fn guarded(
+    tokens: &[TokenWithSpan],
+    kind: impl FnOnce() -> Result<Kind, SqlError>,
+) -> Result<(Option<Kind>, bool), SqlError> {
+    let is_long = longest_chain(tokens)? > SHORT_CHAIN;
+    let kind = if is_long { stacker::grow(LONG_STACK, kind) } else { kind() }?;
+    Ok((Some(kind), is_long))
+}
+
+/// A statement on rows in the body of a procedure. Its places are none in a client's text.
+pub(crate) fn of_body(tokens: &[TokenWithSpan], text: String) -> Result<Parsed, SqlError> {
+    let (kind, is_long) = guarded(tokens, || Ok(Kind::Sql(Box::new(sql_statement(readable(tokens))?))))?;
+    let start = Location { line: 1, column: 1 };
+    Ok(Parsed(Arc::new(Inner { text, kind, is_long, params: 0, arrays: None, start, before: 0 })))
 }
 
 /// The greatest number of a parameter.
@@ -351,35 +377,45 @@ fn prepare_types(words: &mut Words<'_>) -> Result<Vec<Option<DataType>>, SqlErro
     Ok(types.into_iter().map(|ty| Some(ty).filter(|ty| ty.to_string() != "unknown")).collect())
 }
 
-/// The most operators on a path of the statement's tree, or more; an error past the limits.
+/// What stands open of a statement: the statement, and each parenthesis.
+#[derive(Default)]
+struct Open {
+    /// Since the last comma.
+    since: usize,
+    /// Words that lead on over commas: those of set operations.
+    over: usize,
+}
+
+/// The most operators on a path of the statement's tree, or more; an error past the limits. Each
+/// word, each sign and each pair of parentheses may be an operator.
 fn longest_chain(tokens: &[TokenWithSpan]) -> Result<usize, SqlError> {
-    let mut open: Vec<usize> = vec![0];
+    let mut open = vec![Open::default()];
     let (mut path, mut longest) = (0_usize, 0);
     for token in tokens {
         match &token.token {
             Token::LParen | Token::LBracket => {
-                open.push(1);
+                open.push(Open { since: 1, over: 0 });
                 path += 1;
                 if open.len() > MAX_NESTED {
                     return Err(too_complex());
                 }
             }
-            Token::RParen | Token::RBracket if open.len() > 1 => path -= open.pop().unwrap_or(0),
-            Token::Comma => {
-                if let Some(last) = open.last_mut() {
-                    path -= *last;
-                    *last = 0;
-                }
+            Token::RParen | Token::RBracket if open.len() > 1 => {
+                path -= open.pop().map_or(0, |closed| closed.since + closed.over);
+                path += 1;
+                last(&mut open).since += 1;
             }
-            Token::Word(word) if word.quote_style.is_none() && !is_chaining(&word.value) => {}
+            Token::Comma | Token::SemiColon => path -= std::mem::take(&mut last(&mut open).since),
             Token::Whitespace(_) | Token::Number(..) | Token::Placeholder(_) | Token::Period | Token::EOF => {
             }
             Token::SingleQuotedString(_) => {}
+            Token::Word(word) if word.quote_style.is_none() && is_set_operation(&word.value) => {
+                path += 1;
+                last(&mut open).over += 1;
+            }
             _ => {
-                if let Some(last) = open.last_mut() {
-                    *last += 1;
-                    path += 1;
-                }
+                path += 1;
+                last(&mut open).since += 1;
             }
         }
         longest = longest.max(path);
@@ -390,31 +426,14 @@ fn longest_chain(tokens: &[TokenWithSpan]) -> Result<usize, SqlError> {
     Ok(longest)
 }
 
-/// Words that make a tree deeper by standing once more.
-fn is_chaining(word: &str) -> bool {
-    const WORDS: [&str; 20] = [
-        "AND",
-        "OR",
-        "NOT",
-        "IS",
-        "IN",
-        "LIKE",
-        "ILIKE",
-        "BETWEEN",
-        "COLLATE",
-        "AT",
-        "UNION",
-        "EXCEPT",
-        "INTERSECT",
-        "JOIN",
-        "SELECT",
-        "CASE",
-        "WHEN",
-        "ELSE",
-        "EXPLAIN",
-        "PREPARE",
-    ];
-    WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
+fn last(open: &mut [Open]) -> &mut Open {
+    // The statement itself is never closed.
+    let last = open.len() - 1;
+    &mut open[last]
+}
+
+fn is_set_operation(word: &str) -> bool {
+    ["UNION", "EXCEPT", "INTERSECT", "MINUS"].iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
 /// A place that the parser told in words becomes a position.

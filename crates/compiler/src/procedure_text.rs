@@ -1,18 +1,13 @@
-//! The text of `CREATE PROCEDURE`, `CREATE FUNCTION`, `DROP` of both, `CALL`, and of bodies.
-//!
-//! A body is a list of statements. In it, `SELECT a, b INTO x, y FROM ...` and
-//! `... RETURNING a INTO x` name output parameters: the words of `INTO` are taken out before the
-//! statement is parsed.
+//! The text of `CREATE PROCEDURE`, `CREATE FUNCTION`, `DROP` of both, and `CALL`.
 
 use crate::error::syntax;
-use crate::reading::{Places, is_space, parser, sql_statement, told};
-use crate::sequence_text::readable;
+use crate::reading::{Places, is_space, parser, told};
 use crate::words::{Words, near};
 use sql::catalog::ParamMode;
 use sql::{SqlError, SqlState};
-use sqlparser::ast::{self, Expr, FunctionArg, FunctionArguments, Statement};
+use sqlparser::ast::{self, Expr, FunctionArg, FunctionArguments};
 use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Whether a statement is about a procedure or a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,15 +69,6 @@ pub struct DropRoutine {
 pub struct Argument {
     pub name: Option<String>,
     pub value: Expr,
-}
-
-/// A statement of a body.
-#[derive(Debug)]
-pub struct BodyStatement {
-    pub text: String,
-    pub statement: Statement,
-    /// The parameters that take its columns.
-    pub into: Vec<String>,
 }
 
 fn routine(words: &mut Words<'_>) -> Option<Routine> {
@@ -281,7 +267,7 @@ fn atomic(words: &mut Words<'_>, whole: (&[TokenWithSpan], &str)) -> Result<Stri
 }
 
 /// The text of some tokens of a statement.
-fn slice(part: &[TokenWithSpan], (all, text): (&[TokenWithSpan], &str)) -> String {
+pub fn slice(part: &[TokenWithSpan], (all, text): (&[TokenWithSpan], &str)) -> String {
     let (Some(first), Some(from), Some(to)) = (all.first(), part.first(), part.last()) else {
         return String::new();
     };
@@ -329,7 +315,7 @@ pub fn call(tokens: &[TokenWithSpan]) -> Result<Option<(String, Vec<Argument>)>,
     let mut parser = parser(&dialect, tokens.to_vec());
     let statement = parser.parse_statement().map_err(told)?;
     let rest = parser.peek_token();
-    let Statement::Call(function) = statement else { return Err(near(&rest)) };
+    let ast::Statement::Call(function) = statement else { return Err(near(&rest)) };
     if rest.token != Token::EOF {
         return Err(near(&rest));
     }
@@ -371,69 +357,8 @@ pub fn arguments_of(args: &[FunctionArg]) -> Result<Vec<Argument>, SqlError> {
     args.iter().map(one).collect()
 }
 
-/// The statements of a body.
-///
-/// # Errors
-/// `42601`, `0A000` for statements that a body cannot have.
-pub fn body(text: &str) -> Result<Vec<BodyStatement>, SqlError> {
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
-    let tokens = tokens.map_err(|error| syntax(error.message))?;
-    let mut statements = Vec::new();
-    for part in split(&tokens, &Token::SemiColon) {
-        let Some(first) = part.iter().position(|token| !is_space(&token.token)) else { continue };
-        let part = &part[first..];
-        let words = &mut Words::new(part);
-        let own = slice(part, (part, &text[Places::new(text).byte(part[0].span.start)..]));
-        if words.take("RETURN") {
-            let select = format!("SELECT {}", slice(words.rest(), (part, &own)));
-            statements.extend(body(&select)?);
-            continue;
-        }
-        if words.is("CALL") {
-            let hint = "Write the statements of the other procedure here.";
-            return Err(SqlError::unsupported("CALL in the body of a procedure", Some(hint)));
-        }
-        if crate::session::session(part)?.is_some() || words.is("CREATE") || words.is("DROP") {
-            let word = part[0].token.to_string().to_uppercase();
-            let message = format!("{word} is not allowed in an SQL function");
-            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
-        }
-        let (part, into) = without_into(part)?;
-        let statement = sql_statement(readable(&part))?;
-        statements.push(BodyStatement { text: own, statement, into });
-    }
-    Ok(statements)
-}
-
-/// Takes `INTO a, b` out of a query or of `RETURNING`; that of `INSERT INTO` stays.
-fn without_into(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<String>), SqlError> {
-    let is_word = |token: &TokenWithSpan, word: &str| matches!(&token.token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
-    let (mut depth, mut before) = (0, None);
-    for (at, token) in tokens.iter().enumerate() {
-        match &token.token {
-            Token::LParen => depth += 1,
-            Token::RParen => depth -= 1,
-            token if is_space(token) => continue,
-            _ => {}
-        }
-        let follows_insert = before.is_some_and(|token| is_word(token, "INSERT") || is_word(token, "MERGE"));
-        before = Some(token);
-        if depth != 0 || follows_insert || !is_word(token, "INTO") {
-            continue;
-        }
-        let mut words = Words::new(&tokens[at + 1..]);
-        words.take("STRICT");
-        let mut names = vec![words.name()?];
-        while words.take_token(&Token::Comma) {
-            names.push(words.name()?);
-        }
-        return Ok(([&tokens[..at], words.rest()].concat(), names));
-    }
-    Ok((tokens.to_vec(), Vec::new()))
-}
-
 /// The parts between separators that stand outside of parentheses; none of nothing.
-fn split<'t>(tokens: &'t [TokenWithSpan], separator: &Token) -> Vec<&'t [TokenWithSpan]> {
+pub fn split<'t>(tokens: &'t [TokenWithSpan], separator: &Token) -> Vec<&'t [TokenWithSpan]> {
     let mut depth = 0;
     let mut parts = tokens.split(|token| {
         depth += i32::from(token.token == Token::LParen) - i32::from(token.token == Token::RParen);

@@ -11,13 +11,14 @@
 //! `INTO` has that statement's value from there on.
 
 use crate::Stop;
+use crate::bodies::{self, BodyStatement};
 use crate::coerce::{Frame, How, Params, Typed};
 use crate::compiled::{Called, Field, Fill, Query, Tag};
 use crate::error::no_column;
 use crate::expressions::Compiler;
 use crate::flow::{Unit, flow};
 use crate::names::{Scope, parts};
-use crate::procedure_text::{self, Argument, BodyStatement};
+use crate::procedure_text::{self, Argument};
 use crate::tables::Cache;
 use crate::types::name_of;
 use crate::types::without_length;
@@ -120,7 +121,7 @@ impl<'a> Building<'a> {
     }
 
     fn run(mut self) -> Result<Body, Stop> {
-        for statement in procedure_text::body(&self.procedure.body)? {
+        for statement in bodies::body(&self.procedure.body)? {
             self.statement(&statement)?;
         }
         let (result, output) = self.result()?;
@@ -141,10 +142,11 @@ impl<'a> Building<'a> {
     }
 
     fn statement(&mut self, body: &BodyStatement) -> Result<(), Stop> {
+        let tree = body.parsed.tree().ok_or(Stop::General("a statement of this kind in a body"))?;
         let (statement, fields, _, reads, writes, only_reads) =
-            crate::row_statement(&mut self.compiler, &mut self.cache, &body.statement)?;
+            crate::row_statement(&mut self.compiler, &mut self.cache, tree)?;
         let before = self.compiler.hoisted.replace(Vec::new()).unwrap_or_default();
-        self.texts.extend(before.iter().map(|_| format!("a sub-query of: {}", one_line(&body.text))));
+        self.texts.extend(before.iter().map(|_| format!("a sub-query of: {}", one_line(body.parsed.text()))));
         self.units.extend(before);
         let mut unit = Unit {
             statement,
@@ -159,7 +161,7 @@ impl<'a> Building<'a> {
         self.fields = if body.into.is_empty() { fields } else { Vec::new() };
         self.only_reads &= only_reads;
         self.units.push(unit);
-        self.texts.push(one_line(&body.text));
+        self.texts.push(one_line(body.parsed.text()));
         Ok(())
     }
 
@@ -481,10 +483,9 @@ impl Compiler<'_> {
         let Some(procedure) = catalog.procedure(name) else { return Ok(None) };
         let ProcedureKind::Function(Some(returns)) = procedure.kind else { return Ok(None) };
         const REASON: &str = "a function that is more than an expression, inside an expression";
-        let mut statements = procedure_text::body(&procedure.body)?;
-        let (Some(BodyStatement { statement: ast::Statement::Query(query), .. }), true) =
-            (statements.pop(), statements.is_empty())
-        else {
+        let statements = bodies::body(&procedure.body)?;
+        let [only] = statements.as_slice() else { return Err(Stop::General(REASON)) };
+        let Some(ast::Statement::Query(query)) = only.parsed.tree() else {
             return Err(Stop::General(REASON));
         };
         let SetExpr::Select(select) = query.body.as_ref() else { return Err(Stop::General(REASON)) };
@@ -493,7 +494,7 @@ impl Compiler<'_> {
         else {
             return Err(Stop::General(REASON));
         };
-        if !crate::sources::is_plain(&query) {
+        if !crate::sources::is_plain(query) {
             return Err(Stop::General(REASON));
         }
         let mut args = Vec::new();

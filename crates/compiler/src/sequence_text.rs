@@ -1,5 +1,6 @@
 //! Statements on sequences as text, and other statements that `sqlparser` refuses as they are.
 
+use crate::reading::MAX_NESTED;
 use crate::words::Words;
 use sql::SqlError;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -51,7 +52,8 @@ fn with_symmetry(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             after_between = false;
             continue;
         }
-        let begins = after_between && symmetric;
+        // More of them are more than the parser takes.
+        let begins = after_between && symmetric && open.len() < MAX_NESTED;
         match &token.token {
             Token::LParen | Token::LBracket => open.iter_mut().for_each(|depth| *depth += 1),
             Token::RParen | Token::RBracket => {
@@ -121,8 +123,11 @@ fn drop_names(tokens: &mut Vec<TokenWithSpan>) {
     };
     let Some(identity) = tokens.iter().position(|token| is(token, "IDENTITY")) else { return };
     for at in identity..tokens.len() {
+        if !is(&tokens[at], "SEQUENCE") {
+            continue;
+        }
         let [first, second] = words(at, tokens)[..] else { return };
-        if first != at || !is(&tokens[first], "SEQUENCE") || !is(&tokens[second], "NAME") {
+        if !is(&tokens[second], "NAME") {
             continue;
         }
         let mut end = second + 1;

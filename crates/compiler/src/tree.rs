@@ -366,6 +366,10 @@ pub struct OuterJoin {
 /// PostgreSQL's errors of analysis; `0A000` for what trees lack, and for statements that are no
 /// queries.
 pub fn tree(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<Tree, SqlError> {
+    crate::on_its_stack(catalog, parsed, || bound(catalog, parsed, given))
+}
+
+fn bound(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<Tree, SqlError> {
     let query = match parsed.kind() {
         Kind::Sql(statement) => match statement.as_ref() {
             ast::Statement::Query(query) => query,

@@ -185,3 +185,8 @@ fn procedures() {
 fn session() {
     check("session.txt");
 }
+
+#[test]
+fn enums() {
+    check("enums.txt");
+}

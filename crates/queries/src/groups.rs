@@ -1,13 +1,13 @@
 //! Groups of joined rows, and their aggregates.
 
 use crate::query::ordered;
-use crate::row::{Frame, Tuple, size};
+use crate::row::{Frame, Tuple};
 use crate::run::Run;
 use crate::select::{At, Candidate};
 use crate::within;
 use compiler::tree::{Aggregated, Grouping};
 use sql::aggregate::Accumulator;
-use sql::expression::Aggregate;
+use sql::memory::size;
 use sql::place::encode_key;
 use sql::{Datum, Expr, SqlError};
 use std::cmp::Ordering;
@@ -104,13 +104,7 @@ impl<'r> Run<'r> {
         }
         let args = self.all(&aggregate.call.args, frame)?;
         match seen {
-            Seen::Folded(accumulator) => {
-                let grows = matches!(aggregate.call.function, Aggregate::StringAgg | Aggregate::ArrayAgg);
-                if aggregate.call.distinct || grows {
-                    self.takes(size(&args))?;
-                }
-                accumulator.add(&args)
-            }
+            Seen::Folded(accumulator) => self.takes(accumulator.add(&args)?),
             Seen::Ordered(rows) => {
                 let exprs = aggregate.order.iter().map(|by| self.eval(&by.expr, frame));
                 let keys = exprs.collect::<Result<Vec<_>, _>>()?;

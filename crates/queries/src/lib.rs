@@ -55,7 +55,7 @@ pub struct Queries {
 
 impl Default for Queries {
     fn default() -> Queries {
-        Queries { memory: 512 << 20 }
+        Queries { memory: sql::memory::MOST }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Queries: their bodies, order and limits.
 
-use crate::row::{Flat, Frame, Row, internal, size};
+use crate::row::{Flat, Frame, Row, internal};
 use crate::run::Run;
 use compiler::tree::{Body, Distinct, Key, Query, Set, SetOp};
 use sql::compare::compare;
+use sql::memory::size;
 use sql::place::encode_key;
 use sql::{Datum, Expr, SqlError, SqlState};
 use std::cmp::Ordering;

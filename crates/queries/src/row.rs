@@ -91,17 +91,6 @@ pub fn key_of(values: &[Datum]) -> Option<Vec<u8>> {
     Some(sql::place::encode_key(values))
 }
 
-/// The bytes of memory of a row.
-pub fn size(row: &[Datum]) -> usize {
-    let heap = |value: &Datum| match value {
-        Datum::Text(text) => text.len() + 16,
-        Datum::Bytes(bytes) => bytes.len() + 16,
-        Datum::Numeric(_) => 32,
-        _ => 0,
-    };
-    32 + size_of_val(row) + row.iter().map(heap).sum::<usize>()
-}
-
 /// The bytes of memory of a joined row, without the rows that it shares.
 pub fn tuple_size(tuple: &[Option<Row>]) -> usize {
     32 + size_of_val(tuple)

@@ -1,10 +1,11 @@
 //! One execution of a query: its rows, its memory, and what it computes once and keeps.
 
 use crate::leaves::Index;
-use crate::row::{Frame, Row, Rows, internal, size};
+use crate::row::{Frame, Row, Rows, internal};
 use crate::sub_query::Known;
 use compiler::tree::{Leaf, Outer, Tree};
 use sql::bound::Bound;
+use sql::memory::{exceeded, size};
 use sql::{Context, Datum, Expr, SqlError, SqlState};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -146,10 +147,7 @@ impl<'r> Run<'r> {
         if self.passing.get() + self.lasting.get() <= self.most {
             return Ok(());
         }
-        let message = format!("the query needs more than {} MiB of memory", self.most >> 20);
-        Err(SqlError::new(SqlState(*b"53200"), message).with_hint(
-            "Select fewer columns, add conditions on the columns of its tables, or ask for it in parts.",
-        ))
+        Err(exceeded(self.most))
     }
 
     /// What is passed on at the moment.

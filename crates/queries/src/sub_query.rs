@@ -1,10 +1,11 @@
 //! Queries in expressions. Each is run once for all rows that have the same values in the columns
 //! that it needs.
 
-use crate::row::{Flat, Frame, Row, internal, key_of, size};
+use crate::row::{Flat, Frame, Row, internal, key_of};
 use crate::run::Run;
 use compiler::tree::{Asked, Sub};
 use sql::expression::BinaryOp;
+use sql::memory::size;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use std::collections::HashSet;
 use std::rc::Rc;

@@ -1,13 +1,14 @@
 //! Window functions: for each row, a value over the rows of its partition.
 
 use crate::query::ordered;
-use crate::row::{internal, size};
+use crate::row::internal;
 use crate::run::Run;
 use crate::select::{At, Candidate};
 use compiler::tree::{Bound, FrameBy, OrderBy, Window, WindowFunction};
 use sql::aggregate::Accumulator;
 use sql::compare::compare;
 use sql::expression::BinaryOp;
+use sql::memory::size;
 use sql::place::encode_key;
 use sql::{Datum, Expr, SqlError, SqlState};
 use std::cmp::Ordering;

@@ -1,9 +1,10 @@
 //! Common table expressions: each is run once, when its rows are first asked for.
 
-use crate::row::{Row, Rows, internal, size};
+use crate::row::{Row, Rows, internal};
 use crate::run::Run;
 use compiler::tree::Query;
 use sql::SqlError;
+use sql::memory::size;
 use sql::place::encode_key;
 use std::collections::HashSet;
 use std::rc::Rc;

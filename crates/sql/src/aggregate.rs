@@ -3,12 +3,14 @@
 
 use crate::compare::compare;
 use crate::expression::Aggregate;
+use crate::memory::size;
 use crate::moments::Moments;
 use crate::numeric::division_by_zero;
 use crate::value::{Interval, Numeric};
 use crate::{Datum, SqlError, SqlState, SqlType, key, power, text};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// One aggregate over one group.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -52,25 +54,45 @@ impl Accumulator {
         Accumulator { function, ty, state, distinct: distinct.then(BTreeMap::new) }
     }
 
-    /// Adds the arguments of one row. Nulls are left out, but for `count(*)` and `array_agg`.
+    /// Adds the arguments of one row. Nulls are left out, but for `count(*)` and `array_agg`. Gives
+    /// the bytes of memory that this takes: those of values that are kept one beside the other.
     ///
     /// # Errors
     /// `22003` and `22008` if a sum is out of range.
-    pub fn add(&mut self, args: &[Datum]) -> Result<(), SqlError> {
+    pub fn add(&mut self, args: &[Datum]) -> Result<usize, SqlError> {
         let takes_nulls = matches!(self.function, Aggregate::CountRows | Aggregate::ArrayAgg);
         if !takes_nulls && args.first().is_none_or(Datum::is_null) {
-            return Ok(());
+            return Ok(0);
         }
         if self.function.is_of_pairs() && args.iter().any(Datum::is_null) {
-            return Ok(());
+            return Ok(0);
         }
         if let Some(seen) = &mut self.distinct {
             let mut bytes = Vec::new();
             args.iter().for_each(|arg| key::append(&mut bytes, arg));
-            seen.entry(bytes).or_insert_with(|| args.to_vec());
-            return Ok(());
+            return Ok(match seen.entry(bytes) {
+                Entry::Occupied(_) => 0,
+                Entry::Vacant(place) => {
+                    let bytes = place.key().len() + size(args);
+                    place.insert(args.to_vec());
+                    bytes
+                }
+            });
         }
-        self.step(args)
+        self.step(args)?;
+        let grows = matches!(self.function, Aggregate::StringAgg | Aggregate::ArrayAgg);
+        Ok(if grows { size(args) } else { 0 })
+    }
+
+    /// The bytes of memory of values that are kept one beside the other.
+    pub fn bytes(&self) -> usize {
+        let distinct = self.distinct.iter().flatten();
+        let seen = match &self.state {
+            State::Joined { separator, bytes, .. } => separator.len() + bytes.len(),
+            State::Array(values) => size(values),
+            _ => 0,
+        };
+        seen + distinct.map(|(key, args)| key.len() + size(args)).sum::<usize>()
     }
 
     /// Adds what `other` has seen of the same group, as if its rows came after this one's.
@@ -263,7 +285,7 @@ mod tests {
 
     fn accumulated(function: Aggregate, distinct: bool, ty: SqlType, values: &[Datum]) -> Accumulator {
         let mut accumulator = Accumulator::new(function, distinct, ty);
-        values.iter().for_each(|value| accumulator.add(std::slice::from_ref(value)).unwrap());
+        values.iter().for_each(|value| assert!(accumulator.add(std::slice::from_ref(value)).is_ok()));
         accumulator
     }
 
@@ -319,7 +341,7 @@ mod tests {
         for cut in 0..=3 {
             let mut parts = [&rows[..cut], &rows[cut..]].map(|rows| {
                 let mut accumulator = Accumulator::new(Aggregate::StringAgg, false, SqlType::Text);
-                rows.iter().for_each(|row| accumulator.add(row).unwrap());
+                rows.iter().for_each(|row| assert!(accumulator.add(row).is_ok()));
                 accumulator
             });
             let second = parts[1].clone();

@@ -14,6 +14,7 @@
 //! - [`types`], [`value`]: types and values, PostgreSQL's by meaning.
 //! - [`mod@array`]: arrays of one dimension, as texts.
 //! - [`enumeration`]: types of labels in an order.
+//! - [`memory`]: what rows take of it, and the limit of a query.
 //! - [`text`], [`binary`]: values as PostgreSQL's clients send and expect them.
 //! - [`key`], [`row`]: values as order-preserving keys and as stored rows.
 //! - [`expression`]: expressions and their evaluation.
@@ -47,6 +48,7 @@ pub mod json;
 pub mod kept;
 pub mod key;
 pub mod measured;
+pub mod memory;
 pub mod moments;
 pub mod native;
 pub mod number_format;

@@ -3,14 +3,17 @@
 use super::create_table::slots_of_key;
 use super::{Changing, KeyKind, Task};
 use crate::coerce::Params;
-use crate::error::{INVALID_FOREIGN_KEY, INVALID_TABLE_DEFINITION, no_column_of};
+use crate::error::{INVALID_FOREIGN_KEY, INVALID_TABLE_DEFINITION, no_column_of, syntax};
 use crate::expressions::Compiler;
 use crate::names::{Relation, Scope, folded};
 use crate::tables::stored;
 use crate::types;
 use sql::catalog::{Check, ForeignKey, Index, Oid, Reaction, Slots, Table};
 use sql::{SqlError, SqlState, SqlType};
-use sqlparser::ast::{self, ForeignKeyConstraint, IndexColumn, ReferentialAction, TableConstraint};
+use sqlparser::ast::{
+    self, ForeignKeyConstraint, IndexColumn, NullsDistinctOption, OrderBySort, ReferentialAction,
+    TableConstraint, UniqueConstraint,
+};
 use std::sync::Arc;
 
 impl Changing {
@@ -23,10 +26,12 @@ impl Changing {
         let named = |name: &Option<ast::Ident>| name.as_ref().map(folded);
         match constraint {
             TableConstraint::PrimaryKey(key) => {
-                self.add_key(table, &columns(&key.columns)?, named(&key.name), kind)
+                self.add_key(table, &constrained(&key.columns)?, named(&key.name), kind)
             }
             TableConstraint::Unique(unique) => {
-                self.add_unique(table, &columns(&unique.columns)?, named(&unique.name), kind).map(drop)
+                refuse_not_distinct(unique)?;
+                let columns = constrained(&unique.columns)?;
+                self.add_unique(table, &columns, named(&unique.name), kind).map(drop)
             }
             TableConstraint::Check(check) => self.add_check(table, named(&check.name), &check.expr, kind),
             TableConstraint::ForeignKey(key) => {
@@ -322,4 +327,33 @@ pub fn columns(columns: &[IndexColumn]) -> Result<Vec<String>, SqlError> {
         _ => Err(SqlError::unsupported("an index on an expression", Some("Store the value in a column."))),
     };
     columns.iter().map(name).collect()
+}
+
+/// The names of columns in a constraint. Only an index has words of an order behind them.
+fn constrained(list: &[IndexColumn]) -> Result<Vec<String>, SqlError> {
+    let has_order = |column: &IndexColumn| {
+        let options = &column.column.options;
+        options.sort.is_some() || options.nulls_first.is_some()
+    };
+    let first = |column: &IndexColumn| match column.column.options.sort {
+        Some(OrderBySort::Asc) => "ASC",
+        Some(OrderBySort::Desc) => "DESC",
+        Some(OrderBySort::Using(_)) => "USING",
+        None => "NULLS",
+    };
+    match list.iter().find(|column| has_order(column)) {
+        Some(column) => Err(syntax(format!("syntax error at or near \"{}\"", first(column)))),
+        None => columns(list),
+    }
+}
+
+fn refuse_not_distinct(unique: &UniqueConstraint) -> Result<(), SqlError> {
+    match unique.nulls_distinct {
+        NullsDistinctOption::NotDistinct => Err(no_distinct_nulls()),
+        NullsDistinctOption::None | NullsDistinctOption::Distinct => Ok(()),
+    }
+}
+
+pub fn no_distinct_nulls() -> SqlError {
+    SqlError::unsupported("NULLS NOT DISTINCT", Some("Declare the columns NOT NULL: nulls are distinct."))
 }

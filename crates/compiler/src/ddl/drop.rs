@@ -1,12 +1,15 @@
 //! `DROP`, `TRUNCATE`, `CREATE INDEX`, `ALTER INDEX`.
 
-use super::constraints::columns;
+use super::constraints::{columns, no_distinct_nulls};
 use super::create_table::emptied;
 use super::{Changing, KeyKind, Task};
 use crate::error::{DEPENDENT_OBJECTS, WRONG_OBJECT_TYPE, no_table};
 use sql::catalog::{ColumnDefault, Oid, Table};
 use sql::{SqlError, SqlState};
-use sqlparser::ast::{self, AlterIndexOperation, CreateIndex, ObjectName, ObjectType, Statement, Truncate};
+use sqlparser::ast::{
+    self, AlterIndexOperation, CreateIndex, IndexColumn, ObjectName, ObjectType, OrderBySort, Statement,
+    Truncate,
+};
 
 impl Changing {
     pub fn create_index(&mut self, create: &CreateIndex) -> Result<&'static str, SqlError> {
@@ -21,6 +24,9 @@ impl Changing {
             ));
         }
         let table = self.table_named(&super::name(&create.table_name)?)?.oid;
+        if create.nulls_distinct == Some(false) {
+            return Err(no_distinct_nulls());
+        }
         let names = columns(&create.columns)?;
         let positions = self.positions(table, &names)?;
         let name = match &create.name {
@@ -34,6 +40,7 @@ impl Changing {
             }
             return Err(super::taken(&name));
         }
+        self.change.notices.extend(ascends_all_the_same(&name, &create.columns));
         self.add_index(table, name, positions, (create.unique, false), KeyKind::OfRows)?;
         Ok(TAG)
     }
@@ -268,6 +275,20 @@ impl Changing {
         }
         Ok(())
     }
+}
+
+/// What is told of an index for which the statement wants another order than that of all indexes:
+/// ascending, with nulls last.
+fn ascends_all_the_same(index: &str, columns: &[IndexColumn]) -> Option<String> {
+    let is_other = |column: &IndexColumn| {
+        let options = &column.column.options;
+        options.sort == Some(OrderBySort::Desc) || options.nulls_first == Some(true)
+    };
+    columns.iter().any(is_other).then(|| {
+        format!(
+            "index \"{index}\" has its columns ascending with nulls last; it is read in that order and in the opposite one"
+        )
+    })
 }
 
 fn needed(index: &str, table: &str) -> SqlError {

@@ -42,6 +42,10 @@ pub struct Staged {
 /// PostgreSQL's errors of analysis; `0A000` for what trees lack, and for parts that would have
 /// another meaning than in PostgreSQL.
 pub fn staged(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<Staged, SqlError> {
+    crate::on_its_stack(catalog, parsed, || bound(catalog, parsed, given))
+}
+
+fn bound(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<Staged, SqlError> {
     let Some(Statement::Query(query)) = parsed.tree() else {
         return Err(refused("a statement of this kind"));
     };

@@ -35,7 +35,8 @@ pub struct Written {
 /// PostgreSQL's errors of analysis; `0A000` for what trees lack.
 pub fn written(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<Written, SqlError> {
     let statement = parsed.tree().ok_or_else(|| refused("a statement of this kind"))?;
-    part(catalog, statement, (parsed.params(), given), &Before::default())
+    let part = || part(catalog, statement, (parsed.params(), given), &Before::default());
+    crate::on_its_stack(catalog, parsed, part)
 }
 
 /// A statement that writes, behind `WITH`. `params` are the number of the client's parameters and
