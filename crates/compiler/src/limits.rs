@@ -1,8 +1,8 @@
 //! How much a query text may hold. Its memory is that of its tokens and of the trees of its
 //! statements, far more than its bytes.
 //!
-//! A token has 88 bytes, and its statement is read from a copy of it. The tree of a list adds 200 to
-//! 500 bytes for each token in it. A statement, and a query in it, have 10,000 to 15,000 bytes
+//! A token has 88 bytes, and its statement is read from a copy of it. The tree of a list adds 200
+//! to 500 bytes for each token in it. A statement, and a query in it, have 10,000 to 15,000 bytes
 //! however short they are. So tokens are counted, and a statement or a query counts as several.
 
 use crate::error::TOO_COMPLEX;
@@ -14,7 +14,7 @@ pub const MAX_TEXT: usize = 16 << 20;
 /// Tokens of a query text: a gibibyte of memory, and enough for `MAX_TEXT` of rows of which the
 /// texts are some tens of bytes long.
 const MAX_TOKENS: usize = 2_000_000;
-/// What a statement, and a word that begins a query, count as besides.
+/// The tokens that a statement, and a word that begins a query, count as besides.
 const QUERY: usize = 16;
 
 /// Refuses a text that is too long, before it becomes tokens.

@@ -245,7 +245,7 @@ fn parsed_of(
     Ok(Parsed(Arc::new(Inner { text, kind, is_long, params: greatest(tokens)?, arrays, start, before })))
 }
 
-/// What the tokens become, on a stack of its own if their tree is deep, and whether it is.
+/// The statements of the tokens, on a stack of their own if a tree is deep, and whether one is.
 fn guarded(
     tokens: &[TokenWithSpan],
     kind: impl FnOnce() -> Result<Kind, SqlError>,
@@ -377,7 +377,7 @@ fn prepare_types(words: &mut Words<'_>) -> Result<Vec<Option<DataType>>, SqlErro
     Ok(types.into_iter().map(|ty| Some(ty).filter(|ty| ty.to_string() != "unknown")).collect())
 }
 
-/// What stands open of a statement: the statement, and each parenthesis.
+/// The open parts of a statement: the statement, and each parenthesis.
 #[derive(Default)]
 struct Open {
     /// Since the last comma.

@@ -46,7 +46,6 @@ use segments::reuse_segment;
 pub(crate) use segments::{LogFile, SegmentPlace, Spares, make_segment, segment_head};
 
 use crate::epoch::Epochs;
-use crate::store::Refused;
 use crate::sync;
 use flusher::Flushers;
 use latch::{CachePadded, Rank, RankedMutex, Waiters};
@@ -277,24 +276,22 @@ impl Log {
         streams[if streams.len() == 1 { 0 } else { worker % streams.len() }].room.allowance()
     }
 
-    /// Waits until the worker may begin to commit. Returns the bytes in its buffer.
-    ///
-    /// # Errors
-    /// [`Refused::NoRoom`], [`Refused::LogFailed`].
+    /// Waits until the worker may begin to commit, or never may since the log is broken. Returns
+    /// the bytes in its buffer; `None` if the device has no room for more of the log.
     #[cold]
-    pub(crate) fn wait_for_room(&self, worker: usize) -> Result<usize, Refused> {
+    pub(crate) fn wait_for_room(&self, worker: usize) -> Option<usize> {
         let shared = &*self.shared;
         let number = worker % shared.streams.len();
         let (room, mut wait) = (&shared.streams[number].room, latch::Backoff::new());
         let mut is_asked = false;
-        while !self.is_broken() {
+        loop {
             let unwritten = shared.buffers[worker].len();
-            if unwritten < room.allowance() {
-                return Ok(unwritten);
+            if unwritten < room.allowance() || self.is_broken() {
+                return Some(unwritten);
             }
             if room.is_short() {
                 shared.refused.get_or_init(|| shared.no_room());
-                return Err(Refused::NoRoom);
+                return None;
             }
             if unwritten > 0 && !std::mem::replace(&mut is_asked, true) {
                 shared.wanted.fetch_max(shared.epochs.now(), Ordering::SeqCst);
@@ -302,7 +299,6 @@ impl Log {
             self.flushers.nudge(number);
             wait.wait();
         }
-        Err(Refused::LogFailed)
     }
 
     /// The first refusal of a change for want of room, if there was one.

@@ -53,7 +53,7 @@ impl Worker {
     pub(crate) fn may_log(&mut self) -> Result<(), Refused> {
         let Some(log) = &self.store.log else { return Ok(()) };
         if self.own.unwritten >= log.allowance(self.number) {
-            self.own.unwritten = log.wait_for_room(self.number)?;
+            self.own.unwritten = log.wait_for_room(self.number).ok_or(Refused::NoRoom)?;
         }
         if log.is_broken() { Err(Refused::LogFailed) } else { Ok(()) }
     }

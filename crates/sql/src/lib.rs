@@ -14,7 +14,7 @@
 //! - [`types`], [`value`]: types and values, PostgreSQL's by meaning.
 //! - [`mod@array`]: arrays of one dimension, as texts.
 //! - [`enumeration`]: types of labels in an order.
-//! - [`memory`]: what rows take of it, and the limit of a query.
+//! - [`memory`]: the memory of rows, and the limit of a query.
 //! - [`text`], [`binary`]: values as PostgreSQL's clients send and expect them.
 //! - [`key`], [`row`]: values as order-preserving keys and as stored rows.
 //! - [`expression`]: expressions and their evaluation.

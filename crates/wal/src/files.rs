@@ -167,10 +167,12 @@ impl LogFiles {
         Ok(Ring::shared(memory, bytes))
     }
 
-    fn make_spare(&self) -> Result<Arc<dyn File>, LogFault> {
+    /// Creates the file of a segment. Calls `has_room` once the device holds all of it.
+    fn make_spare(&self, has_room: impl FnOnce()) -> Result<Arc<dyn File>, LogFault> {
         let bytes = HEADER + self.options.segment_bytes;
         let file = self.files.open(&self.dir.join(SPARE), Open::Create)?;
         file.allocate(bytes)?;
+        has_room();
         for at in (0..bytes).step_by(ZEROS.len()) {
             let n = (bytes - at).min(ZEROS.len() as u64) as usize;
             file.write_all_at(&ZEROS[..n], at)?;
@@ -184,20 +186,21 @@ impl LogFiles {
     /// reports it.
     pub fn prepare(&self) {
         let mut spare = self.spare.lock();
-        if spare.is_none() {
-            match self.make_spare() {
-                Ok(file) => *spare = Some(file),
-                Err(fault) if fault.is_want_of_room() => {
-                    // The part of the file that there was room for is of no use, and others may
-                    // need that room.
-                    let _ = self.files.remove(&self.dir.join(SPARE));
-                    return self.enter_room(&spare, None);
-                }
-                Err(_) => {}
-            }
-        }
         let start = self.segments.lock().last().map_or(FIRST_LSN, |s| s.start);
-        self.enter_room(&spare, Some((start, 2)));
+        if spare.is_some() {
+            return;
+        }
+        // Filling takes longer than changes should wait.
+        match self.make_spare(|| self.enter_room(&spare, Some((start, 2)))) {
+            Ok(file) => *spare = Some(file),
+            Err(fault) if fault.is_want_of_room() => {
+                // The part of the file that there was room for is of no use, and others may need
+                // that room.
+                let _ = self.files.remove(&self.dir.join(SPARE));
+                self.enter_room(&spare, None);
+            }
+            Err(_) => self.enter_room(&spare, Some((start, 2))),
+        }
     }
 
     /// Begins a segment at `start`, in place of an empty one that starts there. Durable when it
@@ -218,7 +221,7 @@ impl LogFiles {
         // Held to the end: until the rename, this file has the name under which the next spare is
         // created.
         let mut spare = self.spare.lock();
-        let file = spare.take().map_or_else(|| self.make_spare(), Ok)?;
+        let file = spare.take().map_or_else(|| self.make_spare(|| {}), Ok)?;
         let mut segments = self.segments.lock();
         segments.retain(|s| s.start < start);
         let previous = segments.last().map_or(0, |s| s.start);

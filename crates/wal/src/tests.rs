@@ -745,7 +745,7 @@ fn a_log_that_got_its_segment_after_all_is_not_short_for_ever() {
     }
     // The next segment begins as soon as there is room, maybe before the look ahead meets it.
     disk.set_capacity(None);
-    let end = log.end().0 / (1 << 16) + 1 << 16;
+    let end = (log.end().0 / (1 << 16) + 1) << 16;
     while log.end().0 < end + 1000 {
         more();
     }

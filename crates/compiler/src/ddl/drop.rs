@@ -277,7 +277,7 @@ impl Changing {
     }
 }
 
-/// What is told of an index for which the statement wants another order than that of all indexes:
+/// The notice for an index of which the statement wants another order than that of all indexes:
 /// ascending, with nulls last.
 fn ascends_all_the_same(index: &str, columns: &[IndexColumn]) -> Option<String> {
     let is_other = |column: &IndexColumn| {

@@ -1,5 +1,5 @@
-//! Expressions as text. A value of an enumeration is a code; the type beside it says which label that
-//! is: the column that it is compared with, or that of the place where it is put.
+//! Expressions as text. A value of an enumeration is a code; the type beside it says which label
+//! that is: the column that it is compared with, or that of the place where it is put.
 
 use crate::operators::symbol;
 use crate::types::full_name_of;

@@ -2,21 +2,12 @@
 //! device has no room for it.
 
 use super::room::PAUSE_NS;
-use super::stream::{Stream, Work};
+use super::stream::{Made, Making, Stream, Work};
 use super::{ALIGN, LogFault, LogFile, Segment, SegmentPlace, Shared, make_segment, reuse_segment};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// A segment and its file.
-pub(super) type Made = (Segment, LogFile);
-
-/// A segment that is being made. The result is `None` if the device had no room for it.
-pub(super) struct Making {
-    pub(super) thread: JoinHandle<Result<Option<Made>, LogFault>>,
-}
 
 impl Stream {
     /// Has the next segment made, once an eighth of the current one is used, and again if the

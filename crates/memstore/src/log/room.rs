@@ -5,15 +5,16 @@
 //!                                   ^                     --none--> short: changes are refused
 //!                                   +------ 50 ms later -------------------+
 //! ```
-//! A worker asks before it locks the writes of a transaction ([`Room::allowance`]). So a transaction
-//! that is refused has no place in the log, and one that has a place ends.
+//! A worker asks before it locks the writes of a transaction ([`Room::allowance`]). So a
+//! transaction that is refused has no place in the log, and one that has a place ends.
 //!
 //! - **Unknown**: the next file is being made, or will be. The second half of the current one is
 //!   left for transactions that may already commit, for decisions and notes. The workers of the
 //!   stream share half of the rest: a block takes all that they have appended, and they append as
 //!   much again before the shares are smaller. A worker with a full buffer waits, until the buffer
 //!   has been taken or the next file is kept.
-//! - **Kept**: the device holds that file for the stream. Then the shares are those of an empty file.
+//! - **Kept**: the device holds that file for the stream. Then the shares are those of an empty
+//!   file.
 //! - **Short**: there was no room for it. No change begins. At least half a file is left.
 //!
 //! A block without a place in either file stays in memory (`Work::held`). It is appended to and

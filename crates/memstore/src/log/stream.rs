@@ -17,13 +17,13 @@
 
 use super::block::{ALIGN, Aligned, BLOCK_HEAD, BlockHead};
 use super::buffer::Buffer;
-use super::making::Making;
 use super::room::Room;
 use super::{LogFault, LogFile, Segment, Shared};
 use latch::{Backoff, CachePadded, Rank, RankedMutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use world::Caching;
 
@@ -135,6 +135,14 @@ struct Flight {
 
 /// Memory larger than this is not kept after a peak; bytes.
 const KEPT: usize = 64 << 20;
+
+/// A segment and its file.
+pub(super) type Made = (Segment, LogFile);
+
+/// A segment that is being made. The result is `None` if the device had no room for it.
+pub(super) struct Making {
+    pub(super) thread: JoinHandle<Result<Option<Made>, LogFault>>,
+}
 
 /// The aim of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
