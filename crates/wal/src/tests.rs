@@ -664,12 +664,18 @@ fn options_that_cannot_work_are_refused() {
     }
 }
 
+/// A log with segments of 64 KiB, and its disk, which has `spare` bytes more than the log uses.
+fn log_on_a_full_disk(durability: Durability, spare: u64) -> (world::sim::Disk, Log) {
+    let disk = world::sim::Disk::new();
+    let options = LogOptions { segment_bytes: 1 << 16, ..options(durability) };
+    let log = Log::open(disk.files(), Path::new(DIR), options).unwrap();
+    disk.set_capacity(Some(disk.used() + spare));
+    (disk, log)
+}
+
 #[test]
 fn a_log_without_room_for_its_next_segment_says_so_before_it_needs_it() {
-    let disk = world::sim::Disk::new();
-    let options = LogOptions { segment_bytes: 1 << 16, ..options(Durability::Sync) };
-    let log = Log::open(disk.files(), Path::new(DIR), options).unwrap();
-    disk.set_capacity(Some(disk.used()));
+    let (disk, log) = log_on_a_full_disk(Durability::Sync, 0);
     let mut number = 0;
     let mut more = || {
         number += 1;
@@ -692,10 +698,7 @@ fn a_log_without_room_for_its_next_segment_says_so_before_it_needs_it() {
 #[test]
 fn no_change_begins_without_room_for_its_end_however_fast_others_append() {
     for round in 0..40 {
-        let disk = world::sim::Disk::new();
-        let options = LogOptions { segment_bytes: 1 << 16, ..options(Durability::Async) };
-        let log = Log::open(disk.files(), Path::new(DIR), options).unwrap();
-        disk.set_capacity(Some(disk.used() + round % 4 * 40_000));
+        let (disk, log) = log_on_a_full_disk(Durability::Async, round % 4 * 40_000);
         let refused = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -731,15 +734,8 @@ fn no_change_begins_without_room_for_its_end_however_fast_others_append() {
 
 #[test]
 fn a_log_that_got_its_segment_after_all_is_not_short_for_ever() {
-    let disk = world::sim::Disk::new();
-    let options = LogOptions { segment_bytes: 1 << 16, ..options(Durability::Sync) };
-    let log = Log::open(disk.files(), Path::new(DIR), options).unwrap();
-    disk.set_capacity(Some(disk.used()));
-    let mut number = 0;
-    let mut more = || {
-        number += 1;
-        log.wait_stable(add(&log, number).end).unwrap();
-    };
+    let (disk, log) = log_on_a_full_disk(Durability::Sync, 0);
+    let more = || log.wait_stable(add(&log, 1).end).unwrap();
     while !log.is_short() {
         more();
     }
