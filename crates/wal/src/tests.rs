@@ -705,7 +705,10 @@ fn no_change_begins_without_room_for_its_end_however_fast_others_append() {
                 scope.spawn(|| {
                     for number in 0.. {
                         match log.room() {
-                            Ok(()) => drop(add(&log, number)),
+                            Ok(()) => {
+                                add(&log, number);
+                                assert!(log.poisoned().is_none());
+                            }
                             Err(full) => {
                                 assert!(full.is_want_of_room(), "{full}");
                                 refused.fetch_add(1, Ordering::Relaxed);
